@@ -81,7 +81,8 @@ impl Abuse {
         std::future::pending().await
     }
 
-    /// Starts the abuse in another process, so that its CPU time does not disturb the measurement.
+    /// Runs the abuser in a separate process, so that the abuser's CPU time does not disturb the
+    /// measurement.
     fn spawn(self, address: SocketAddr) -> anyhow::Result<Child> {
         let value =
             self.to_possible_value().context("this kind of abuse has no command-line name")?;

@@ -1,5 +1,5 @@
-//! Simulates an agent's conversation: each request repeats the previous one and adds the reply and
-//! a tool result.
+//! Simulates an agent's conversation: each request repeats the previous request and adds its reply
+//! and a tool result.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,9 +27,9 @@ impl Dialect {
 /// Typical request size in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// 2 KB, reached after three turns.
+    /// Requests that reach 2 KB after three turns.
     Small,
-    /// 200 KB, reached after fifty turns.
+    /// Requests that reach 200 KB after fifty turns.
     Large,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Conversation {
     size: Size,
     /// Whether the client drops the model's reasoning.
     lossy: bool,
-    /// The messages so far, as encoded JSON.
+    /// The conversation's messages, encoded as JSON.
     history: Vec<u8>,
 }
 
@@ -90,8 +90,8 @@ impl Conversation {
         body.into()
     }
 
-    /// Appends a complete reply and a result for its tool call; `None` if the reply cannot be
-    /// parsed.
+    /// Appends a complete reply and a result for its tool call. Returns `None` if the reply cannot
+    /// be parsed.
     pub(crate) fn add_reply(&mut self, reply: &[u8]) -> Option<()> {
         let result = LINE.repeat(self.size.result() / LINE.len() + 1);
         let pieces: Vec<&[u8]> = match self.dialect {

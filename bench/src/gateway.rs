@@ -1,5 +1,5 @@
-//! Starts the release build of Throughline with a temporary store. The build is next to this
-//! executable.
+//! Starts the release build of Throughline with a temporary store. The `throughline` executable
+//! must be in the same directory as this benchmark.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -58,8 +58,8 @@ impl Gateway {
     }
 }
 
-/// Starts a gateway in front of a provider. Its files are on the build disk, next to the
-/// executable.
+/// Starts a gateway in front of a provider. The gateway's files are in a temporary directory on the
+/// build disk.
 pub(crate) async fn start(
     upstream: SocketAddr,
     capture: Capture,

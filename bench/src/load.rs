@@ -1,4 +1,5 @@
-//! Load generator: persistent connections with growing conversations, and their latencies.
+//! Load generator: sends growing conversations over persistent connections and measures the latency
+//! of each request.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub(crate) struct LoadSpec {
     pub(crate) connections: usize,
     /// Number of consecutive conversations per connection.
     pub(crate) conversations: usize,
-    /// The provider's address, for gateways that expect it in each request.
+    /// The provider's address, for gateways that expect this address in each request.
     pub(crate) provider: Option<SocketAddr>,
 }
 
@@ -58,7 +59,7 @@ impl LoadResult {
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    /// The provider's address, for gateways that expect it in each request.
+    /// The provider's address, for gateways that expect this address in each request.
     provider: Option<SocketAddr>,
 }
 
@@ -146,7 +147,7 @@ async fn run_conversations(
     Ok(times)
 }
 
-/// Measures the time to the first chunk of a streamed reply, one stream after another.
+/// Measures the time to the first chunk of `count` streamed replies, requested one after another.
 pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::Result<LoadResult> {
     let mut connection = Connection::open(address).await?;
     let (mut times, start) = (Vec::with_capacity(count), Instant::now());

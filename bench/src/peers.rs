@@ -12,11 +12,11 @@ use crate::process::{self, Server};
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) server: Server,
-    /// Whether each request must name the provider's address.
+    /// Whether each request must contain the provider's address.
     pub(crate) needs_provider: bool,
 }
 
-/// Starts the installed gateways, and prints why the others are skipped.
+/// Starts the installed gateways, and prints why each of the other gateways is skipped.
 pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
     let mut started = Vec::new();
     let gateways =

@@ -14,9 +14,10 @@ use crate::{Options, commit, peers};
 /// Amount of load in one benchmark run.
 #[derive(Clone, Copy, Debug)]
 struct LoadAmount {
-    /// Number of measurements per target. Only the best one is reported.
+    /// Number of measurements per target. Only the best measurement is reported.
     rounds: usize,
-    /// Conversations per connection for small requests, with one connection and with many.
+    /// Conversations per connection for small requests: with one connection, and with `MANY`
+    /// connections.
     small: (usize, usize),
     large: (usize, usize),
     /// Number of streams used to measure the time to the first chunk.
@@ -25,7 +26,7 @@ struct LoadAmount {
 
 const QUICK: LoadAmount = LoadAmount { rounds: 2, small: (250, 60), large: (3, 1), first: 300 };
 const FULL: LoadAmount = LoadAmount { rounds: 3, small: (1000, 300), large: (8, 3), first: 1000 };
-/// Load for other gateways, which are about a hundred times slower.
+/// Load for other gateways, which are about a hundred times slower than Throughline.
 const OTHERS: LoadAmount = LoadAmount { rounds: 1, small: (50, 5), large: (1, 1), first: 0 };
 
 /// Number of connections in the parallel measurements.
@@ -42,7 +43,7 @@ pub(crate) struct Row {
     pub(crate) streams: Option<StreamResult>,
 }
 
-/// Results for the same load over one connection and over many.
+/// Results for the same load over one connection and over `MANY` connections.
 #[derive(Default)]
 pub(crate) struct Pair {
     pub(crate) one: LoadResult,
@@ -56,7 +57,7 @@ pub(crate) struct Memory {
     pub(crate) loaded: u64,
 }
 
-/// A server to measure, and how to reach it.
+/// A server to measure, and the settings for the requests to the server.
 struct BenchTarget<'s> {
     name: String,
     address: SocketAddr,
@@ -66,7 +67,7 @@ struct BenchTarget<'s> {
     lossy: bool,
     /// Whether concurrent streams are measured too.
     streams: bool,
-    /// The provider's address, if each request must name it.
+    /// The provider's address, if each request must contain this address.
     provider: Option<SocketAddr>,
 }
 

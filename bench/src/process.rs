@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Returns the directory of this executable. It is on the build disk.
+/// Returns the directory of this executable, which is on the build disk.
 pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
     let executable = std::env::current_exe()?;
     let folder = executable.parent();
@@ -119,7 +119,7 @@ impl Server {
         anyhow::bail!("the server at {address} did not accept connections within a minute")
     }
 
-    /// Returns the CPU time used so far, in steps of 10 milliseconds.
+    /// Returns the CPU time that the server has used, in steps of 10 milliseconds.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
         let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat has an unexpected format")?;

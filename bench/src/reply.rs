@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// The mock provider's models. Each behaves differently.
+/// The mock provider's models, each with a different behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
     /// Sends replies of 2 KB.
@@ -24,7 +24,7 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// All models, with the names that requests use for them.
+    /// All models, each with its name in requests.
     pub(crate) const ALL: [(Model, &str); 7] = [
         (Model::Short, "claude-sonnet-4-5"),
         (Model::Long, "claude-opus-4-5"),
@@ -52,7 +52,7 @@ pub(crate) struct Reply {
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 const SENTENCE: &str = "The file holds what was asked for, so the next step is to read on. ";
-/// Approximate size in bytes of a complete reply without its thought and text.
+/// Approximate size of a complete reply in bytes, excluding the reply's thought and text.
 const FRAME: usize = 900;
 
 impl Reply {

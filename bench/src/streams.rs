@@ -1,4 +1,4 @@
-//! Measures a thousand concurrent streams. All of them start before any of them ends.
+//! Measures a thousand concurrent streams. All streams start before the first stream ends.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,15 +18,16 @@ pub(crate) const STREAMS: usize = 1000;
 /// Memory and durations of the concurrent streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamResult {
-    /// Memory in bytes per open stream.
+    /// Memory that the server uses per open stream, in bytes.
     pub(crate) each: u64,
     /// Time until all streams have started.
     pub(crate) started: Duration,
-    /// Time from the release until all streams have ended.
+    /// Time from the `/release` request until all streams have ended.
     pub(crate) ended: Duration,
 }
 
-/// Opens the streams through `server`, and then makes the mock provider continue them.
+/// Opens the streams through `server`. After all streams have started, makes the mock provider
+/// resume them.
 pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result<StreamResult> {
     let before = server.memory()?;
     let start = Instant::now();

@@ -18,8 +18,8 @@ const HEADINGS: [[&str; 14]; 2] = [
     ],
 ];
 
-/// Prints the results and whether they meet the targets. `fresh` is the result of the stream
-/// measurement on a fresh gateway.
+/// Prints the results and whether they meet the targets. `fresh` is the result of the concurrent
+/// stream measurement on a fresh gateway.
 pub(crate) fn print(rows: &[Row], fresh: Option<StreamResult>, commit: Duration) {
     println!("\nrequests of a growing conversation; replies of 2 KB, streams of 16 KB");
     for headings in HEADINGS {

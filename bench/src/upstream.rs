@@ -1,4 +1,5 @@
-//! The mock provider, which implements Anthropic's API with fixed content, streamed or not.
+//! The mock provider. It implements Anthropic's API and returns fixed content, streamed or as one
+//! JSON document.
 //!
 //! `POST /release` resumes all paused streams.
 
@@ -29,7 +30,7 @@ struct Mock {
     streamed: Finder<'static>,
     models: [(Model, Finder<'static>); Model::ALL.len()],
     release: watch::Sender<u64>,
-    /// Number of streams broken so far.
+    /// Number of streams that were cut off.
     broken: AtomicUsize,
 }
 

@@ -28,10 +28,11 @@ const LONG: usize = 5_000;
 const SHORT: usize = 10;
 /// Turn at which Throughline and LangGraph are compared.
 const PEER: usize = 1_000;
-/// Number of turns that LangGraph plays. It stores the whole state at each step, so playing all
-/// turns would take hours.
+/// Number of turns that LangGraph plays. LangGraph stores the whole state at each step, so playing
+/// all turns would take hours.
 const PLAYED: usize = 100;
-/// Number of Throughline turns in each measurement. `PEER_WINDOW` is the number for LangGraph.
+/// Number of Throughline turns per measurement. `PEER_WINDOW` is the number of LangGraph turns per
+/// measurement.
 const WINDOW: usize = 100;
 const PEER_WINDOW: usize = 5;
 
@@ -93,8 +94,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Alternates between the tenth turn of a short conversation and the next turn of a long one. Other
-/// load on the machine therefore affects both equally.
+/// Alternates between the tenth turn of a short conversation and the next turn of a long
+/// conversation. Other load on the machine therefore affects both measurements equally.
 async fn growth(turns: usize) -> (Vec<Cost>, Vec<Cost>) {
     let mut load = Conversation::new(true).await;
     for _ in 0..turns {

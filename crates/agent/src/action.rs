@@ -31,7 +31,7 @@ pub enum Action {
     /// Record that these tools are about to start. The runner commits this record before it runs
     /// the tools.
     Begin(Vec<Name>),
-    /// Execute a tool call. Its start is already committed.
+    /// Execute a tool call. The start of the call is already committed.
     Run(ToolRun),
     /// Stop driving the run until the next command arrives.
     Rest,
@@ -43,7 +43,7 @@ pub enum Action {
 /// A request to a person or to the caller that the run waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HumanRequest {
-    /// Id that the decision uses to refer to this request.
+    /// Id by which a decision refers to this request.
     pub id: Name,
     /// Kind of decision or result that the run needs.
     pub kind: HumanRequestKind,
@@ -66,7 +66,7 @@ words! {
 /// A tool call that is ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRun {
-    /// Id of the tool call that the result answers.
+    /// Id of the tool call. The tool result refers to the call by this id.
     pub call: Name,
     /// Name under which the tool is registered with the runner.
     pub tool: Name,

@@ -1,8 +1,8 @@
 //! Builds the model request for each purpose.
 //!
 //! A turn sends the conversation unchanged, so each request extends the previous one. A reflection
-//! that shares the prefix appends its question after the conversation. The next turn does not
-//! contain that question.
+//! that shares this prefix appends its question after the conversation. The next turn omits the
+//! reflection's question.
 
 use throughline_core::{
     Call, Item, NativeReasoning, OutputFormat, Role, Target, ThreadSecret, ToolChoice,
@@ -92,8 +92,8 @@ impl State {
     }
 }
 
-/// Returns the smallest output limit that leaves room for an answer after the reasoning budget; 0
-/// without a budget. Providers count reasoning as output.
+/// Returns the smallest output limit that leaves room for an answer after the reasoning budget,
+/// because providers count reasoning as output. Returns 0 if there is no budget.
 fn reasoning_budget(call: &Call) -> u64 {
     let reasoning = call.settings.reasoning.as_ref().filter(|reasoning| !reasoning.is_off());
     let budget = reasoning.and_then(|reasoning| reasoning.budget_tokens);

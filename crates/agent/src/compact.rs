@@ -20,8 +20,8 @@ JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \
 \"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
 longer hold go to discarded_obsolete by their keys.";
 
-/// Maximum number of archived results that a summary lists, and of older notes that the summarising
-/// model receives. The most recent ones are used.
+/// Maximum number of archived results that a summary lists. Also the maximum number of older notes
+/// that the summarising model receives. If there are more, the most recent are used.
 const MAX_NAMED: usize = 24;
 /// Maximum length of one Item in the text that the model summarises.
 const LONGEST: usize = 4000;
@@ -95,8 +95,8 @@ fn kept_notes(state: &State) -> usize {
     usize::try_from(keep).unwrap_or(usize::MAX)
 }
 
-/// Returns the reflection notes that a summary should include: the most recent ones that are not
-/// kept verbatim.
+/// Returns the reflection notes for the next summary: the most recent notes before the notes that
+/// are kept verbatim.
 fn older_notes(state: &State) -> &[ReflectionRecord] {
     let covers = state.reflection().is_some_and(|reflection| reflection.summarize);
     let notes = state.smart.reflections.as_deref().filter(|_| covers).unwrap_or_default();
@@ -104,13 +104,13 @@ fn older_notes(state: &State) -> &[ReflectionRecord] {
     notes.get(end.saturating_sub(MAX_NAMED)..end).unwrap_or_default()
 }
 
-/// A parsed summary, merged with the previous one.
+/// A parsed summary, merged with the previous summary.
 pub(crate) struct Summary {
     pub(crate) text: Name,
     pub(crate) record: SummaryRecord,
 }
 
-/// Parses the model's text. Text that is not JSON is used as the summary.
+/// Parses the model's answer. An answer that is not JSON is used as the summary text.
 pub(crate) fn parse_summary(
     answer: &str,
     before: Option<&SummaryRecord>,
@@ -157,8 +157,8 @@ pub(crate) fn parse_summary(
     Summary { text, record }
 }
 
-/// Merges the facts of a summary into the known facts, and marks those that the summary declares
-/// obsolete.
+/// Merges the facts of a summary into the known facts, and marks the facts that the summary
+/// declares obsolete.
 pub(crate) fn merge_facts(
     existing: &[MemoryFact],
     record: &SummaryRecord,
@@ -225,8 +225,8 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
     text
 }
 
-/// Returns the Thread sequence numbers that a new summary covers, including those covered by the
-/// summary `before`.
+/// Returns the Thread sequence numbers that a new summary covers, including the numbers covered by
+/// the previous summary `before`.
 pub(crate) fn covered_range(covered: &[WindowItem], before: Option<&WindowItem>) -> Range<u64> {
     let seqs = || covered.iter().map(|entry| entry.seq);
     let earlier = before.and_then(|before| match &before.item.body {

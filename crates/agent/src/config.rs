@@ -27,7 +27,7 @@ pub struct AgentConfig {
     /// Text at the start of the system message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Name>,
-    /// Selects the features that are enabled by default.
+    /// Preset that selects which features are enabled by default.
     #[serde(default)]
     pub kind: AgentKind,
     /// Reasoning settings, as a `ReasoningConfig` JSON document.
@@ -36,7 +36,7 @@ pub struct AgentConfig {
     /// Preset of default limits.
     #[serde(default)]
     pub profile: RuntimeProfile,
-    /// Limits that override those of `profile`.
+    /// Limits that override the limits of `profile`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: AgentLimits,
     /// Maximum number of output tokens per answer.
@@ -83,7 +83,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub enum AgentKind {
     /// Only the model and its tools.
     Minimal,
-    /// Planning, summaries, and short instructions on how to use them.
+    /// The model and its tools, with planning, summaries, and short instructions on how to use
+    /// both.
     #[default]
     Smart,
 }
@@ -169,8 +170,8 @@ pub struct HumanInTheLoop {
     /// Enables questions to a person with the tool `ask_user_question`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask_user: Option<AskUser>,
-    /// Tools that need approval for every call, in addition to tools that declare this themselves.
-    /// `*` is a wildcard.
+    /// Tools that need approval for every call, in addition to tools whose own declaration requires
+    /// approval. `*` is a wildcard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approve: Vec<Name>,
     /// Time in milliseconds until an approval expires; never by default.
@@ -201,10 +202,10 @@ impl Default for AskUser {
 pub struct OutputContract {
     /// JSON Schema against which the answer is validated.
     pub schema: Json,
-    /// Name of the schema, for providers that require one.
+    /// Name of the schema, for providers that require a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    /// Whether the schema is also sent to the provider, so that the provider enforces it.
+    /// Whether the schema is also sent to the provider, so that the provider enforces the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
 }

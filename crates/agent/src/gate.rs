@@ -1,7 +1,7 @@
 //! The reliability gate decides how to react to failed model calls and invalid answers.
 //!
-//! Rules are plain data. They are evaluated in order, and the first match decides. The gate is
-//! stored with its run, so decisions do not change after a crash.
+//! Rules are plain data. They are evaluated in order, and the first matching rule decides. The gate
+//! is stored with its run, so decisions do not change after a crash.
 
 use serde::{Deserialize, Serialize};
 use throughline_core::ModelErrorKind;

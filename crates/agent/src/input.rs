@@ -1,4 +1,4 @@
-//! Inputs of a run. Only these events change its state.
+//! Inputs of a run. Only these inputs change the state of the run.
 
 use jiff::Timestamp;
 use throughline_core::{Body, ModelError, Reply};
@@ -43,7 +43,7 @@ pub enum RunInput {
         /// Details of the limit that denied the call.
         denial: CallDenial,
     },
-    /// These tool calls are starting. The ids are committed before the tools run.
+    /// These tool calls are starting. Their ids are committed before the tools run.
     ToolsBegan(Vec<Name>),
     /// A tool returned its result, timed out or panicked.
     ToolEnded(ToolCompletion),
@@ -76,10 +76,11 @@ pub enum RunInput {
 /// Selects which open calls of a restored run need approval before they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenCalls {
-    /// Calls whose tool requires approval, by its own specification or by a rule of the agent.
+    /// Calls of tools that require approval, either by the tool's own specification or by a rule of
+    /// the agent.
     ByRules,
-    /// All open calls. Used if the snapshot's agent, and therefore its approval rules, cannot be
-    /// verified.
+    /// All open calls. Used if the snapshot's agent cannot be verified, because the approval rules
+    /// then cannot be trusted.
     NeedApproval,
 }
 
@@ -90,7 +91,7 @@ pub struct ModelAnswer {
     pub purpose: Purpose,
     /// Items, usage and stop reason of the answer.
     pub reply: Reply,
-    /// Fates of the Thoughts and Seals that were sent; `None` if there were none.
+    /// Fates of the Thoughts and Seals of the Call; `None` if the Call had no Thoughts or Seals.
     pub replay: Option<ReplayEvent>,
     /// Whether listeners received deltas before the answer was complete.
     pub streamed: bool,

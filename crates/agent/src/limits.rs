@@ -28,8 +28,8 @@ pub struct AgentLimits {
 }
 
 impl AgentLimits {
-    /// Returns the maximum number of turns, which stops models that loop. It leaves room to call
-    /// every tool separately, plan, hand over and repair mistakes.
+    /// Returns the maximum number of turns, which stops models that loop. The maximum leaves room
+    /// to call every tool separately, plan, hand over and repair mistakes.
     pub(crate) fn max_turns(&self) -> Option<u64> {
         self.max_tool_calls.map(|calls| calls.saturating_mul(3).saturating_add(10).max(40))
     }
@@ -64,7 +64,7 @@ pub enum RuntimeProfile {
     Deep,
     /// The highest limits, for long research.
     Research,
-    /// The limits of `balanced`, meant to be overridden.
+    /// The limits of `balanced`, intended as a base for custom limits.
     Custom,
 }
 

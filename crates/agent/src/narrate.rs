@@ -1,7 +1,7 @@
 //! Narrates a run: describes its events, and the reasons for them, in plain sentences.
 //!
-//! Ephemeral messages are included and marked. Text deltas are skipped, because a later event
-//! contains the whole text. The redaction policy is applied before a sentence is built.
+//! Ephemeral messages are included and marked as ephemeral. Text deltas are skipped, because a
+//! later event contains the whole text. The redaction policy is applied before a sentence is built.
 
 use std::collections::BTreeSet;
 
@@ -112,8 +112,8 @@ fn is_unknown(call: &ToolCallEvent) -> bool {
     outcome.is_some_and(|(_, value)| value.tree().root().is(UNKNOWN))
 }
 
-/// Removes the duration from a call with an unknown outcome, because that duration includes the
-/// wait for a decision.
+/// Removes the duration from the event of a call with an unknown outcome, because that duration
+/// includes the wait for a decision.
 fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     let mut call = ToolCallEvent { duration_ms: None, ..call.clone() };
     if !is_unknown(&call) {
@@ -354,12 +354,11 @@ fn usage(event: &UsageEvent) -> Option<String> {
     Some(format!("The model read {read} tokens and wrote {wrote}{thought}{cost}."))
 }
 
-/// Formats the value, or returns an empty string for `None`.
 fn phrase<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
     value.map(format).unwrap_or_default()
 }
 
-/// Formats a reason to append to a sentence; empty for `None`.
+/// Formats a reason to append to a sentence. Returns an empty string for `None`.
 fn because(reason: Option<&str>) -> String {
     phrase(reason, |reason| format!(": {reason}"))
 }

@@ -18,8 +18,8 @@ pub trait CallPermit: Send + Sync {
     fn permit<'a>(&'a self, model: &'a str, purpose: Purpose) -> PermitFuture<'a>;
 }
 
-/// Reason why a run may not make its next model call. A denial ends the run, like an exceeded
-/// limit.
+/// Reason why a run may not make its next model call. A denial ends the run, as an exceeded limit
+/// does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallDenial {
     /// Name of the limit, such as `keyBudget`.

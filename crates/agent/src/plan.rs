@@ -56,7 +56,7 @@ pub(crate) fn spec() -> ToolSpec {
 /// Result of a `manage_todo_list` call.
 pub(crate) struct PlanOutcome {
     pub(crate) answer: Json,
-    /// The new plan; `None` if the call did not change it.
+    /// The new plan; `None` if the call did not change the plan.
     pub(crate) plan: Option<Plan>,
     pub(crate) event: PlanEvent,
 }
@@ -145,7 +145,8 @@ fn apply_change(
     Ok(steps)
 }
 
-/// Applies the given fields to the existing step, if there is one.
+/// Builds the step `id` from the `given` fields. Missing fields are taken from the `known` step, if
+/// any.
 fn merge_step(
     existing: Option<&PlanStepRecord>,
     id: u64,

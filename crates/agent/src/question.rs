@@ -53,8 +53,8 @@ pub(crate) fn spec() -> ToolSpec {
         .schema(Json::from(&schema))
 }
 
-/// Parses the questions in the arguments of an `ask_user_question` call. The arguments match the
-/// schema.
+/// Parses the questions in the arguments of an `ask_user_question` call. The arguments must already
+/// match the schema.
 pub(crate) fn parse_questions(
     args: &Json,
     allow_free_text: bool,
@@ -76,7 +76,8 @@ pub(crate) fn parse_questions(
     Ok(items)
 }
 
-/// Returns the given answers keyed by question text, or the reason why they are invalid.
+/// Validates the answers and returns them keyed by question text. Otherwise, returns the reason why
+/// the answers are invalid.
 pub(crate) fn answers(
     question: &PendingUserQuestion,
     resolution: &UserQuestionResolution,

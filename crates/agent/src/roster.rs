@@ -38,7 +38,7 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    /// Creates a run with a single agent and its tools.
+    /// Creates the declaration of a run with a single agent and that agent's tools.
     pub fn single_agent(agent: AgentConfig, tools: Vec<ToolSpec>) -> Self {
         let first = agent.name.clone();
         let agents = Agents::from([(first.clone(), agent)]);
@@ -48,7 +48,7 @@ impl RunSpec {
 
 /// Validated agents and tools of a run, with defaults applied.
 pub struct ResolvedRun {
-    /// The declaration that this value was built from.
+    /// The declaration that was validated.
     pub casting: RunSpec,
     roles: BTreeMap<Name, ResolvedAgent>,
     checks: BTreeMap<Name, Validator>,
@@ -238,7 +238,8 @@ fn names(agents: &Agents) -> String {
     format!("the agents are {}", names.join(", "))
 }
 
-/// Token counter that assumes four bytes per token. It is used if no other counter is configured.
+/// Token counter that assumes four bytes per token. This counter is used if no other counter is
+/// configured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LengthTokenCounter;
 

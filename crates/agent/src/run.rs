@@ -54,7 +54,7 @@ use crate::tool::Tool;
 /// Record kind for the record that declares the agents of a run.
 pub const RUN: &str = "run";
 
-/// Starts and drives runs. All dependencies are injected as ports, without global state.
+/// Starts and drives runs. All dependencies are injected as ports; there is no global state.
 #[derive(Clone)]
 pub struct Runner {
     /// Store for Threads, runs and events.
@@ -87,8 +87,8 @@ pub struct Runner {
     memory: ThreadCache,
 }
 
-/// Observes which runs this process drives, for example to trace them. The runner does not wait for
-/// the observer.
+/// Observes which runs this process drives, for example to trace these runs. The runner does not
+/// wait for the observer.
 pub trait Watcher: Send + Sync {
     /// Called when this process starts to drive a run. `records` is the number of records in the
     /// run's log, or 0 if the run was never driven. The returned guard is dropped when this process
@@ -104,7 +104,7 @@ pub trait Listener: Send + Sync {
     fn on_event(&self, run: &Name, event: &RunEvent);
 
     /// Called when the model asks a person a question and when the question is resolved.
-    /// [`Listener::on_event`] receives the same event.
+    /// [`Listener::on_event`] also receives the event.
     fn on_question(&self, _run: &Name, _event: &UserQuestionEvent) {}
 }
 
@@ -310,7 +310,8 @@ impl Runner {
         Ok(StartedRun { run, thread: log, repeated: false })
     }
 
-    /// Returns the receipt of the commit that used these idempotency keys.
+    /// Returns the receipt of the commit that used these idempotency keys; `None` if the keys are
+    /// unused.
     async fn find_record(&self, tenant: &Tenant, once: &[Name]) -> RunResult<Option<Receipt>> {
         if once.is_empty() {
             return Ok(None);
@@ -348,7 +349,7 @@ impl Runner {
     }
 
     /// Adds a command to the run's inbox. The process that owns the run handles the command. If no
-    /// process owns the run, its next owner does.
+    /// process owns the run, the next owner handles it.
     pub async fn enqueue_command(
         &self,
         tenant: &Tenant,
@@ -362,7 +363,7 @@ impl Runner {
         Ok(receipt.written.first().map_or(0, |written| written.last))
     }
 
-    /// Validates a declaration after adding all tools of this runner to it.
+    /// Validates a declaration after adding all tools of this runner to the declaration.
     fn resolve_with_runner_tools(&self, mut casting: RunSpec) -> RunResult<Arc<ResolvedRun>> {
         for (name, tool) in &*self.tools {
             if !casting.tools.iter().any(|spec| spec.name == *name) {
@@ -372,7 +373,7 @@ impl Runner {
         self.resolve(casting)
     }
 
-    /// Validates a declaration without adding tools to it.
+    /// Validates a declaration without adding tools to the declaration.
     pub(crate) fn resolve(&self, mut casting: RunSpec) -> RunResult<Arc<ResolvedRun>> {
         let mut bound = BTreeSet::new();
         for name in casting.agents.values().flat_map(AgentConfig::models) {

@@ -21,7 +21,8 @@ use throughline_store::{Journal, Options, open};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// Returns whether to measure. `cargo test` also runs benchmarks, but only to check that they work.
+/// Returns whether to take measurements. `cargo test` also runs benchmarks, but only to check that
+/// they work.
 pub(crate) fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
@@ -218,14 +219,15 @@ pub(crate) struct Conversation {
     turn: Arc<AtomicU64>,
     external: Arc<ExternalTime>,
     thread: Option<LogId>,
-    /// Thread of the conversation that was set aside.
+    /// Thread of the conversation that `begin_another` set aside.
     set_aside: Option<LogId>,
     folder: BenchFolder,
     _journal: Journal,
 }
 
 impl Conversation {
-    /// Creates a conversation. Its older turns are either summarised or always sent in full.
+    /// Creates a conversation. If `summarises` is true, older turns are summarised; otherwise they
+    /// are always sent in full.
     pub(crate) async fn new(summarises: bool) -> Self {
         let folder = BenchFolder::new("own");
         let url = format!("sqlite://{}", folder.file("store.db").display());
@@ -283,7 +285,7 @@ impl Conversation {
         Cost { wall: took.saturating_sub(external), cpu: worked.saturating_sub(external) }
     }
 
-    /// Sets the current conversation aside and starts another.
+    /// Sets the current conversation aside and starts a new conversation.
     pub(crate) fn begin_another(&mut self) {
         self.set_aside = self.thread.take();
     }

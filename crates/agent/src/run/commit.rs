@@ -27,13 +27,13 @@ pub(crate) struct LeasedRun {
     pub(crate) folded: FoldedLog<ThreadState>,
     /// Erasure epoch in which the Thread was read.
     era: ErasureEpoch,
-    /// Whether the store contains everything that is in memory.
+    /// Whether the last step was committed, so that the store and the state in memory agree.
     is_committed: bool,
     /// Fencing token of the lease; `None` until the lease is taken.
     pub(crate) fence: Option<Fence>,
-    /// How to create the logs; `None` once they exist.
+    /// Parameters for creating the logs; `None` once the logs exist.
     pub(crate) opening: Option<LogCreation>,
-    /// Buffer for deltas. They are written with the next step.
+    /// Writer that buffers deltas. The buffered deltas are written with the next step.
     pub(crate) events: Option<Arc<dyn EventWriter>>,
 }
 
@@ -60,7 +60,7 @@ impl LogCreation {
 
 #[derive(Debug, Default)]
 pub(crate) struct CommittedStep {
-    /// Actions to perform now that the step is committed.
+    /// Actions to perform after the commit.
     pub(crate) actions: Vec<Action>,
     /// The existing run that was created with the same idempotency keys.
     pub(crate) repeated: Option<StartedRun>,

@@ -64,7 +64,7 @@ impl Runner {
     }
 
     /// Like [`Runner::send_command`], but waits at most `patience` for an owner that does not
-    /// respond. The command then stays in the inbox for the next owner.
+    /// respond. After that time, the command stays in the inbox for the next owner.
     pub async fn send_command_within(
         &self,
         tenant: &Tenant,
@@ -87,7 +87,7 @@ impl Runner {
     }
 
     /// Takes the run's lease. If the run is idle but another process still holds the lease, waits
-    /// up to `patience` for its release.
+    /// up to `patience` until the lease is released.
     async fn lease_soon(
         &self,
         tenant: &Tenant,
@@ -253,7 +253,8 @@ impl Driver {
         Some(Duration::from_millis(remaining.saturating_add(1)))
     }
 
-    /// Like `apply`, but ignores refusals, except those that report an invalid input.
+    /// Like `apply`, but returns an error only for a refusal that reports an invalid input. Other
+    /// refusals are ignored.
     async fn apply_or_ignore(&mut self, event: RunInput) -> RunResult<()> {
         match self.apply(event).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
@@ -261,8 +262,8 @@ impl Driver {
         }
     }
 
-    /// Applies an input: makes the step, commits it and queues its actions. Returns an error if the
-    /// step refuses the input.
+    /// Applies an input: computes the step, commits the step and queues its actions. Returns an
+    /// error if the step refuses the input.
     async fn apply(&mut self, event: RunInput) -> RunResult<()> {
         let at = self.held.runner.clock.now();
         let placeholder = self.state.placeholder();

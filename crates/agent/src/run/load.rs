@@ -60,7 +60,8 @@ fn context(smart: &SmartState, key: &str) -> Option<Tree> {
 pub(crate) enum ThreadSource {
     /// Take the entry out of the cache, or read the store. Used by the owner of the run.
     Cache,
-    /// Read only the store and leave the cache entry in place. Used by readers.
+    /// Read only the store and leave the cache entry in place. Used to inspect a run without
+    /// driving it.
     Store,
 }
 
@@ -75,8 +76,8 @@ impl Runner {
         }
     }
 
-    /// Returns the tenant's erasure epoch. Callers read it first, so that later erasures are
-    /// detected.
+    /// Returns the tenant's erasure epoch. Callers must read the epoch before they read the data,
+    /// so that later erasures are detected.
     pub(crate) async fn erasure_epoch(&self, tenant: &Tenant) -> RunResult<ErasureEpoch> {
         Ok(self.store.find(tenant, &[]).await?.era)
     }

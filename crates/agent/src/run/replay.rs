@@ -27,7 +27,7 @@ impl FateCounts {
 }
 
 /// Builds the event that reports the Fates of one Call; `None` if the Call had no Thoughts or
-/// Seals. `thoughts` contains the ids of all Thought Items.
+/// Seals. `thoughts` contains the ids of the Call's Thought Items.
 pub(crate) fn replay_event(
     fates: &[Fate],
     thoughts: &HashSet<ItemId>,

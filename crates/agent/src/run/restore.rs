@@ -50,9 +50,9 @@ impl Runner {
         self.restore_under(tenant, snapshot, ids, OpenCalls::ByRules).await
     }
 
-    /// Restores a run from a snapshot under new ids, for senders that must not choose ids. The
-    /// approval rules are part of the snapshot; pass [`OpenCalls::NeedApproval`] if they cannot be
-    /// verified.
+    /// Restores a run from a snapshot under new ids, so that the sender of the snapshot cannot
+    /// choose ids. The approval rules are part of the snapshot. Pass [`OpenCalls::NeedApproval`] if
+    /// these rules cannot be verified.
     pub async fn restore_as_new(
         &self,
         tenant: &Tenant,
@@ -110,8 +110,9 @@ impl Runner {
         Ok(StartedRun { run, thread, repeated: false })
     }
 
-    /// Returns the specifications of the tools named in a declaration. They come from this runner,
-    /// except for tools that the caller executes.
+    /// Returns the specifications of the tools named in a declaration, as registered with this
+    /// runner. If the runner lacks a tool that the caller executes, the specification in the
+    /// declaration is used.
     fn tool_specs(&self, casting: &RunSpec) -> Result<Vec<ToolSpec>, Refusal> {
         let specs = casting.tools.iter().map(|named| match self.tools.get(&named.name) {
             Some(tool) => Ok(tool.spec()),
@@ -125,8 +126,8 @@ impl Runner {
     }
 }
 
-/// Returns whether an id consists of the prefix and 1 to 64 lower-case letters or digits, like
-/// generated ids.
+/// Returns whether an id looks generated: the prefix, followed by 1 to 64 lower-case letters or
+/// digits.
 fn is_generated_id(name: &str, prefix: &str) -> bool {
     let suffix = name.strip_prefix(prefix).unwrap_or_default();
     let is_id_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -175,7 +176,7 @@ fn check_consistency(
     Ok(())
 }
 
-/// Builds one change that sets the whole documented state except the messages.
+/// Builds one state change that sets the whole documented state except the messages.
 fn state_change(smart: &Json) -> StateChange {
     let tree = smart.tree();
     let mut change = StateChange::new();

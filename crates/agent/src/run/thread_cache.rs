@@ -12,7 +12,7 @@ use crate::run::load::OpenThread;
 
 /// Maximum number of cached Threads.
 const MOST: usize = 256;
-/// Approximate maximum size of all entries, in bytes.
+/// Approximate maximum size of all entries together, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// LRU cache of Threads, shared by all tenants.
@@ -21,7 +21,7 @@ pub(crate) struct ThreadCache(Arc<Mutex<CacheContents>>);
 
 #[derive(Default)]
 struct CacheContents {
-    /// Ordered by use, most recent last.
+    /// Cached Threads, ordered by last use. The most recently used Thread is last.
     threads: VecDeque<CachedThread>,
     bytes: u64,
 }
@@ -29,13 +29,13 @@ struct CacheContents {
 struct CachedThread {
     tenant: Tenant,
     thread: OpenThread,
-    /// Counter that produced the window's token estimates.
+    /// Token counter that produced the window's token estimates.
     counter: Arc<dyn TokenCounter>,
     bytes: u64,
 }
 
 impl ThreadCache {
-    /// Removes a Thread from the cache and returns it if it is still current.
+    /// Removes a Thread from the cache. Returns the Thread if the cached state is still current.
     pub(crate) fn take(
         &self,
         tenant: &Tenant,
