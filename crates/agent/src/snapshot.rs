@@ -42,7 +42,7 @@ const RUNTIME: [&str; 10] = [
 pub struct Snapshot {
     /// The documented state without its messages, which are in `items`.
     pub smart: SmartState,
-    /// The Items that the model sees, followed by the summary, if there is one.
+    /// The Items that the model sees. The summary, if any, is last.
     pub items: Vec<Item>,
     /// Archived tool results, each with the archive id from its execution record.
     pub archived: Vec<(Name, Item)>,

@@ -53,8 +53,8 @@ impl PartialEq for State {
 }
 
 impl State {
-    /// Rebuilds a run's state from its stored progress. The progress of a run that has not started
-    /// contains only its id, first agent and start time.
+    /// Rebuilds a run's state from its stored progress. If the run has not started, the progress
+    /// contains only the run's id, first agent and start time.
     pub fn resume(
         cast: Arc<ResolvedRun>,
         smart: SmartState,
@@ -104,7 +104,7 @@ impl State {
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
     }
 
-    /// Returns whether the approval is for a call that started earlier, but whose outcome was not
+    /// Returns whether `approval` is for a call that started earlier, but whose outcome was not
     /// recorded.
     pub fn is_lost(&self, approval: &str) -> bool {
         self.progress.calls.iter().any(|call| match &call.stage {
@@ -156,8 +156,8 @@ impl State {
         archived.find(|execution| execution.execution_id == execution_id)?.archive_id.clone()
     }
 
-    /// Returns the value of a key in `ctx`, which holds values that the documented state does not
-    /// define.
+    /// Returns the value of a key in `ctx`. This field holds values that have no field of their own
+    /// in the documented state.
     pub fn context(&self, key: &str) -> Option<&Json> {
         let mut ctx = self.smart.ctx.iter().flatten();
         ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)

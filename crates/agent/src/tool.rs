@@ -63,7 +63,8 @@ impl ToolSpec {
         self
     }
 
-    /// Declares that the tool can safely run twice, so that it is repeated after a crash.
+    /// Declares that the tool can safely run twice. Interrupted calls of the tool are repeated
+    /// after a crash.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
@@ -118,7 +119,7 @@ pub trait Tool: Send + Sync {
 pub struct ToolContext {
     /// Id of the run that makes the call.
     pub run: Name,
-    /// Id of the call. A repeated call keeps its id, so a tool can use it to detect duplicates.
+    /// Id of the call. A repeated call keeps its id, so a tool can use the id to detect duplicates.
     pub call: Name,
     /// Name of the agent that makes the call.
     pub agent: Name,
@@ -160,7 +161,7 @@ impl ToolAnswer {
         Self { outcome: Outcome::Error, parts: vec![Part::Text(reason.into())] }
     }
 
-    /// Creates the result of a call that was not allowed to run.
+    /// Creates the result of a call that was denied.
     pub(crate) fn denied(reason: impl Into<Name>) -> Self {
         Self { outcome: Outcome::Denied, ..Self::error(reason) }
     }

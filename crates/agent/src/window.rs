@@ -1,8 +1,8 @@
 //! The part of a Thread that the model sees: a summary of the older Items, then the latest Items.
 //!
-//! A Thread only grows. Tool results are written as they arrive, but shown in the order of their
-//! calls, given by their [`ItemPosition`](throughline_core::ItemPosition). A summary is written
-//! after the Items that it covers, but shown before the remaining Items.
+//! A Thread is append-only. Tool results are written as they arrive, but their
+//! [`ItemPosition`](throughline_core::ItemPosition) places them in the order of their calls. A
+//! summary is written after the Items that it covers, but shown before the remaining Items.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct WindowItem {
 /// The part of a Thread that the model sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// Summary of all older Items; `None` before the first compaction.
+    /// Summary of all Items before `items`; `None` before the first compaction.
     pub summary: Option<WindowItem>,
     /// The Items after the summary, in conversation order.
     pub items: Vec<WindowItem>,
@@ -104,7 +104,7 @@ impl Window {
         (0..self.items.len()).filter(|position| opens(*position)).collect()
     }
 
-    /// Removes and returns all Items before index `before`, because a new summary covers them.
+    /// Removes and returns all Items before index `before`. A new summary covers the removed Items.
     pub fn take_covered(&mut self, before: usize) -> Vec<WindowItem> {
         let covered: Vec<WindowItem> = self.items.drain(..before.min(self.items.len())).collect();
         self.tokens -= covered.iter().map(|entry| entry.tokens).sum::<u64>();
@@ -121,12 +121,13 @@ impl Window {
         self.items.iter().filter_map(|entry| entry.item.call()).map(|call| &call.id)
     }
 
-    /// Returns the Items as the agent `me` sees them. In messages from another agent's model,
-    /// provider Thoughts and Seals get a foreign owner. No Call sends them, and their Fates state
-    /// the reason. Plain-text Thoughts supplied by a caller are passed on as a peer's Thoughts.
-    ///
+    /// Returns the Items as the agent `me` sees them. In messages from another agent, provider
+    /// Thoughts and Seals get a foreign owner. No Call sends these Thoughts and Seals, and their
+    /// Fates state the reason. Plain-text Thoughts supplied by a caller are passed on as a peer's
+    /// Thoughts.
     /// A message belongs to a peer if the author of any of its Items is a peer. Older Items have no
-    /// recorded author; their message belongs to a peer if one of its Thoughts does.
+    /// recorded author. A message of older Items belongs to a peer if a peer wrote one of its
+    /// Thoughts.
     pub fn visible_to(&self, me: &Identity) -> Vec<Item> {
         let is_peers = |item: &Item| author(item).is_some_and(|author| !author.is_same(me));
         let items = self.items.iter().map(|entry| &entry.item);
@@ -150,7 +151,7 @@ impl Window {
 /// this owner are never sent.
 const PEER: &str = "another agent";
 
-/// Returns whether [`Window::visible_to`] marked the Item as another agent's.
+/// Returns whether [`Window::visible_to`] marked the Item as written by another agent.
 pub(crate) fn is_peer_item(item: &Item) -> bool {
     item.origin.as_ref().is_some_and(|origin| &*origin.provider == PEER)
 }
@@ -226,8 +227,8 @@ pub(crate) fn result_item(
     Item::new(ItemId(id), place, Role::Tool, body)
 }
 
-/// Returns whether the Item's text may be quoted to a model. Provider Thoughts are replayed exactly
-/// or left out, but never quoted.
+/// Returns whether the Item's text may be quoted to a model. A provider Thought is never quoted: it
+/// is either replayed exactly or left out.
 pub(crate) fn may_be_quoted(item: &Item) -> bool {
     match &item.body {
         Body::Thought(thought) => {

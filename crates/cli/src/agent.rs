@@ -41,8 +41,8 @@ use crate::router::{ConfigRouter, endpoints};
 use crate::store::{IfMissing, open_failure, open_options, runtime, store_failure};
 use crate::tracing::ProcessTraces;
 
-/// Grace period for blocking threads at shutdown, because a thread may still wait for keyboard
-/// input.
+/// Maximum time that shutdown waits for blocking threads, one of which may still be reading
+/// keyboard input.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
 
 /// Number of records that are read from the store at a time.
@@ -61,9 +61,9 @@ pub(crate) struct AgentContext {
 
 /// Models that an agent command can reach.
 pub(crate) enum ModelAccess {
-    /// The configured models and the simulators, with these tools.
+    /// The configured models and the simulators. The runner also gets these tools.
     Models(Tools),
-    /// No models, for commands that only send commands to runs.
+    /// No models, for CLI commands that only send a command to a run.
     NoModels,
 }
 
@@ -116,7 +116,7 @@ impl AgentContext {
     }
 
     /// Waits for an operation on the runner or the store, and converts its error to a failure of
-    /// this command.
+    /// the CLI command.
     pub(crate) async fn run<T, E: Into<RunError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -235,7 +235,7 @@ fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
     })
 }
 
-/// Rejects every model, for commands that only send commands to runs.
+/// Rejects every model, for CLI commands that only send a command to a run.
 struct NoModels;
 
 impl ModelRegistry for NoModels {

@@ -1,6 +1,6 @@
 //! Parses and formats byte sizes and amounts of money.
 
-/// Formats a number of bytes so that it parses back without loss: `64MiB`, `1000`.
+/// Formats a number of bytes exactly, so that parsing returns the same number: `64MiB`, `1000`.
 pub(crate) fn exact_bytes(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(size, _)| bytes > 0 && bytes.is_multiple_of(*size));

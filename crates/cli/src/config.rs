@@ -103,7 +103,8 @@ fn unreadable(file: &Path, error: io::Error) -> Failure {
     anyhow::Error::new(error).context(message).into()
 }
 
-/// Returns the path and text of the file in the working directory, or else of the user's file.
+/// Returns the path and text of the file in the working directory. If there is none, returns those
+/// of the user's file.
 fn find_config_file() -> Result<Option<(PathBuf, String)>> {
     let user_file = config_folder()?.map(|folder| folder.join("throughline").join(NAME));
     for file in [Some(PathBuf::from(NAME)), user_file].into_iter().flatten() {

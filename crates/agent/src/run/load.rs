@@ -60,8 +60,7 @@ fn context(smart: &SmartState, key: &str) -> Option<Tree> {
 pub(crate) enum ThreadSource {
     /// Take the entry out of the cache, or read the store. Used by the owner of the run.
     Cache,
-    /// Read only the store and leave the cache entry in place. Used to inspect a run without
-    /// driving it.
+    /// Read only the store and leave the cache entry in place. Used to read or export a run.
     Store,
 }
 

@@ -212,7 +212,7 @@ impl Step {
         self.state.current_agent().is_some_and(|part| part.handoff(&call.name).is_some())
     }
 
-    /// Ends the run if the model calls tools in its final answer.
+    /// Fails the run, because the model called tools although only a final answer was allowed.
     fn reject_final_calls(&mut self) {
         for position in 0..self.state.progress.calls.len() {
             self.skip(position);
@@ -277,7 +277,7 @@ impl Step {
         }
     }
 
-    /// Continues without a summary, unless the run exists only to write one. Such a run fails.
+    /// Continues without a summary. A run that exists only to write a summary fails instead.
     pub(super) fn on_summary_failed(&mut self) {
         if self.state.progress.compacts {
             return self.end(RunStatus::Failed, "the model wrote no summary");

@@ -208,7 +208,8 @@ impl Step {
         self.continue_calls();
     }
 
-    /// Moves the start of the running time forward by the time that the run waited for a person.
+    /// Moves the start of the running time forward by the duration of the wait for a person, so
+    /// that the wait is not counted.
     fn exclude_wait_time(&mut self) {
         let Some(waited) = self.state.progress.waits_since.take() else { return };
         let since = self.state.progress.since.parse::<Timestamp>();
@@ -218,8 +219,8 @@ impl Step {
         }
     }
 
-    /// Stores the first pending approval and the first pending question in `ctx`, and removes them
-    /// once resolved.
+    /// Stores the first pending approval and the first pending question in `ctx`, and removes each
+    /// from `ctx` once it is resolved.
     pub(super) fn mark_awaiting(&mut self) {
         let calls = &self.state.progress.calls;
         let is_waiting = |id: &Name| calls.iter().any(|call| call.stage.pending() == Some(id));
@@ -301,7 +302,8 @@ impl Step {
         });
     }
 
-    /// Writes the list of approvals to the state and drops settled approvals from other runs.
+    /// Removes settled approvals of other runs from the list of approvals, and writes the list to
+    /// the documented state.
     pub(super) fn write_approvals(&mut self) {
         let run = format!("{}.", self.state.progress.run);
         let list = self.state.smart.pending_approvals.get_or_insert_default();

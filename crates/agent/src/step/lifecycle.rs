@@ -123,7 +123,7 @@ impl Step {
         Ok(())
     }
 
-    /// Ends the run if its wall-clock limit is actually exceeded while calls are running.
+    /// Ends the run if the wall-clock limit is exceeded while calls are running.
     pub(super) fn on_time_limit(&mut self) -> StepResult {
         self.check_open()?;
         let exceeded = match self.state.progress.phase {

@@ -24,7 +24,8 @@ impl Step {
         reflected.seen = false;
     }
 
-    /// Requests a reflection if one is due; otherwise continues the run.
+    /// Reports the tool-call limit if it is reached. Otherwise, requests a reflection if one is
+    /// due, or continues the run.
     pub(super) fn after_tools(&mut self) {
         let limit = self.state.current_agent().and_then(|part| part.limits.max_tool_calls);
         let used = self.state.progress.tool_calls;

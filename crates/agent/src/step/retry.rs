@@ -108,8 +108,8 @@ impl Step {
         }
     }
 
-    /// Emits the invalid answer and the gate's feedback as ephemeral messages. They reach the model
-    /// and all logs, but not the Thread.
+    /// Emits the invalid answer and the gate's feedback as ephemeral messages. The model receives
+    /// both messages and all logs contain them, but they are not stored in the Thread.
     fn emit_ephemeral(
         &mut self,
         exchange: &mut Vec<EphemeralMessage>,
@@ -137,7 +137,7 @@ impl Step {
         self.end(RunStatus::Completed, "answered with the fallback");
     }
 
-    /// Records a success with the circuit breaker and discards the record of failed attempts.
+    /// Counts a success for the model's circuit breaker and discards the record of failed attempts.
     pub(super) fn on_gate_passed(&mut self) {
         let model = self.state.model();
         let config = self.breaker();

@@ -1,7 +1,7 @@
-//! Reviews the open calls of a restored run. The snapshot is untrusted: a call keeps waiting only
-//! if its request is identical to the one that this run would have created. Every other open call
-//! is decided again under the approval rules of the runner's own tools. If the snapshot's agent is
-//! unknown here, its rules cannot be verified, and every open call needs approval
+//! Reviews the open calls of a restored run. The snapshot is untrusted, so a call keeps waiting
+//! only if this run would have created an identical request. Every other open call is decided again
+//! under the approval rules of the runner's own tools. If the runner does not know the snapshot's
+//! agent, the agent's rules cannot be verified. Every open call then needs approval
 //! ([`OpenCalls::NeedApproval`]).
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use crate::step::tools::args_hash;
 use crate::step::{Step, StepResult};
 
 impl Step {
-    /// Decides every open call of a restored run again, unless the call waits for a valid request.
+    /// Decides every open call of a restored run again, except calls that wait for a valid request.
     pub(super) fn on_restored(&mut self, open_calls: OpenCalls) -> StepResult {
         self.open_calls = open_calls;
         match &self.state.progress.phase {
@@ -95,15 +95,15 @@ impl Step {
         self.check_call(position);
     }
 
-    /// Resets the stage, arguments and start time of a call, which come from an untrusted snapshot.
+    /// Resets the stage, arguments and start time of a call, because these values come from an
+    /// untrusted snapshot.
     fn reset(&mut self, position: usize) {
         if let Some(open) = self.state.progress.calls.get_mut(position) {
             (open.stage, open.args, open.began) = (Stage::Queued, None, None);
         }
     }
 
-    /// Returns whether a call waits for a request that is identical to the one this run would
-    /// create.
+    /// Returns whether a call waits for a request, and this run would create an identical request.
     fn is_confirmed(&self, stage: &Stage, call: &ToolCall) -> bool {
         let Some(part) = self.state.current_agent() else { return false };
         let spec = self.state.cast.tool(&call.name);
@@ -136,7 +136,8 @@ impl Step {
         }
     }
 
-    /// Returns whether this run generated the id for a request of this kind.
+    /// Returns whether this run generated the request id `id`. `kind` is the letter for the kind of
+    /// request.
     fn is_own_id(&self, id: &str, kind: char) -> bool {
         let suffix = id.strip_prefix(&*self.state.progress.run);
         let suffix = suffix.and_then(|suffix| suffix.strip_prefix('.')?.strip_prefix(kind));
@@ -144,7 +145,8 @@ impl Step {
         number.is_some_and(|number| (1..=self.state.progress.ids).contains(&number))
     }
 
-    /// Drops unconfirmed requests for open calls, but keeps decisions about settled calls.
+    /// Keeps only requests whose ids are `confirmed` and decisions about calls that are no longer
+    /// open.
     fn retain_requests(&mut self, confirmed: &HashSet<Name>) {
         let calls = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
         let open: HashSet<&Name> = calls.map(|call| &call.id).collect();
@@ -172,7 +174,8 @@ impl Step {
     }
 }
 
-/// Returns whether a pending approval describes exactly the call that it would allow.
+/// Returns whether a pending approval describes exactly the tool call that the approval would
+/// allow.
 fn is_request_for(entry: &PendingToolApproval, call: &ToolCall) -> bool {
     let hash = entry.metadata.iter().flatten().find(|(name, _)| &**name == "argsHash");
     let hash = hash.and_then(|(_, hash)| Json::tree(hash).root().name());

@@ -26,12 +26,12 @@ use crate::window::{WindowItem, result_item};
 /// Maximum number of archived results that the model may retrieve per run.
 const MAX_RESTORED: u64 = 8;
 /// Maximum length of a result in the tool history. For a longer result, the history contains the id
-/// of its Thread Item instead.
+/// of the result's Thread Item.
 const SHORT: usize = 256;
 
 impl Step {
-    /// Checks that the tool exists and that the arguments match its schema, and requests any
-    /// approval that the call needs.
+    /// Checks that the tool exists and that the arguments match the tool's schema. Requests
+    /// approval if the call needs one.
     pub(super) fn check_call(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         if let Err(problem) = self.state.cast.check(&call.name, &call.args) {
@@ -125,7 +125,8 @@ impl Step {
         self.emit(RunEvent::UserQuestion(event));
     }
 
-    /// Requests approval for a call. For a `lost` call, requests a decision about its outcome.
+    /// Requests approval for a call. If the call is `lost`, requests a decision about the outcome
+    /// of the call.
     pub(super) fn ask_approval(&mut self, position: usize, call: &ToolCall, lost: bool) {
         let id = self.fresh_id("a");
         let part = self.state.current_agent();
@@ -158,7 +159,7 @@ impl Step {
         self.emit(RunEvent::ToolCall(self.tool_call_event(call, ToolCallPhase::Start)));
     }
 
-    /// Registers the request that a call in this stage waits for.
+    /// Moves a call to a stage that waits for a request, and creates this request.
     fn await_request(
         &mut self,
         position: usize,
@@ -221,7 +222,7 @@ impl Step {
         Ok(())
     }
 
-    /// Runs a started call, with the arguments from its approval if there are any.
+    /// Runs a started call. Edited arguments from an approval replace the model's arguments.
     pub(super) fn run_again(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         let args = self.open_call(position).and_then(|open| open.args.clone());
@@ -235,8 +236,8 @@ impl Step {
         }));
     }
 
-    /// Handles a started call with an unknown outcome. The call runs again only if a person
-    /// approves that.
+    /// Handles a started call with an unknown outcome, according to the agent's policy. The call
+    /// runs again only if a person approves a second execution.
     pub(super) fn mark_lost(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         let policy = self.state.current_agent().map(|part| part.config.unknown_outcome);
@@ -385,7 +386,7 @@ impl Step {
     }
 
     /// Builds a tool call event with the arguments that are actually used. An approval may have
-    /// edited them.
+    /// edited the model's arguments.
     fn tool_call_event(&self, call: &ToolCall, phase: ToolCallPhase) -> ToolCallEvent {
         let open = self.state.progress.calls.iter().find(|open| open.id == call.id.0);
         let args = open.and_then(|open| open.args.clone()).unwrap_or_else(|| call.args.clone());
@@ -394,7 +395,8 @@ impl Step {
         event
     }
 
-    /// Marks the results of summarised calls as archived. The archive is the Thread itself.
+    /// Marks the results of summarised calls as archived. The results themselves stay in the
+    /// Thread.
     pub(super) fn archive(&mut self, covered: &[WindowItem]) {
         let history = self.state.smart.tool_history.get_or_insert_default();
         let mut archived = Vec::new();

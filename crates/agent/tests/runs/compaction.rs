@@ -1,4 +1,5 @@
-//! Tests of compaction runs, delta ids, and resuming a run that only waits.
+//! Tests that compaction runs summarise the whole Thread, that deltas use the ids of their Items,
+//! and that a waiting run reports its wait once.
 
 use throughline_agent::{AgentConfig, RunRequest, RunSpec, RunStatus, ToolSpec};
 use throughline_core::{Body, LogId};

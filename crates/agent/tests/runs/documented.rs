@@ -202,8 +202,8 @@ async fn reflection_mode_separate_uses_its_own_request_and_template() {
     assert_eq!(state.smart.reflections.unwrap()[0].text.to_string(), "noted");
 }
 
-/// Summarises the first run on a Thread. Returns the text given to the model and the resulting
-/// summary.
+/// Summarises the first run on a Thread. Returns the text that the model was given to summarise,
+/// and the resulting summary.
 async fn summarised(reflection: &str) -> (String, String) {
     let is_summary =
         |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));

@@ -131,8 +131,8 @@ async fn max_wall_clock_ms_applies_while_a_tool_runs() {
     );
 }
 
-/// Starts a run with a time limit of five seconds. The run waits for a person after three seconds,
-/// and then continues for `seconds`.
+/// Starts a run with a time limit of five seconds. The run waits for a person after three seconds.
+/// After the wait, the run continues for `seconds`.
 async fn run_for(seconds: u64) -> RunStatus {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("sign", "{}")]),

@@ -1,5 +1,5 @@
-//! Tests for document 004 of the specification: further rules for limits, builders and snapshots,
-//! with one test per rule.
+//! Tests of rules in document 004 of the specification: limits, token counters, builders and
+//! snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

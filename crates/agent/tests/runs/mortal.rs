@@ -13,7 +13,7 @@ use throughline_core::{
 use throughline_json::Name;
 use throughline_store::Journal;
 
-/// Commit at which the process exits.
+/// Commit at which the process exits, before or after the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CrashPoint {
     Never,
@@ -35,8 +35,8 @@ impl CrashingStore {
         Self { journal, end, commits: Arc::default(), lease: Arc::default() }
     }
 
-    /// Exits the process. The lease is released first, so that the test need not wait until it
-    /// expires.
+    /// Exits the process. The lease is released first, so that the test need not wait until the
+    /// lease expires.
     async fn abort(&self) -> ! {
         let lease = self.lease.lock().unwrap().clone();
         if let Some((tenant, log, fence)) = lease {

@@ -67,8 +67,8 @@ async fn a_node() {
     runner.drive(&us(), &started.run).await.unwrap();
 }
 
-/// Follows a run to its end and returns the sequence numbers of its events. `latest` receives the
-/// latest number.
+/// Follows a run to its end and returns the sequence numbers of its events. Each number is also
+/// sent to `latest`.
 async fn follow_run(
     journal: Journal,
     run: LogId,

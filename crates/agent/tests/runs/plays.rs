@@ -269,8 +269,8 @@ fn company_models() -> ScriptedModels {
         })
 }
 
-/// Returns the scripted reaction to the first pending request, and whether it decides the outcome
-/// of a lost call. `None` if no request is pending.
+/// Returns the scripted reaction to the first pending request, and whether this reaction decides
+/// the outcome of a lost call. Returns `None` if no request is pending.
 pub(crate) fn reaction(state: &State) -> Option<(RunCommand, bool)> {
     let open = state.progress.calls.iter().find(|call| call.stage.pending().is_some())?;
     let mut approvals = state.smart.pending_approvals.iter().flatten();

@@ -1,9 +1,9 @@
 //! A run that is stopped at any point ends as if it had never been stopped.
 //!
 //! A child process plays a conversation and exits at a given commit, before or right after the
-//! write. This process resumes the run from the store alone. Thread, state and effects must equal
-//! those of an uninterrupted run. The only exception is an interrupted tool that is not idempotent:
-//! a person decides its outcome, and the tool never runs twice.
+//! write. This process resumes the run with only the data in the store. Thread, state and effects
+//! must equal those of an uninterrupted run. The only exception is an interrupted tool that is not
+//! idempotent: a person decides the outcome, and the tool never runs twice.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -116,7 +116,7 @@ async fn run_scenario(scenario: &Scenario, folder: &Path, store: Arc<dyn Store>)
     lost
 }
 
-/// Returns the final state of each run, and the effects of the tools.
+/// Returns the final state of each run, and the lines that the tools wrote.
 async fn outcome(scenario: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
     let journal = journal(folder).await;
     let runner = runner(scenario, folder, Arc::new(journal.clone()), &Arc::default());
@@ -145,7 +145,7 @@ async fn a_player() {
     run_scenario(scenario, folder, Arc::new(CrashingStore::new(journal(folder).await, end))).await;
 }
 
-/// Plays a scenario once per commit, stops it at that commit and resumes it.
+/// Plays a scenario once per commit. Each time, stops the run at a different commit and resumes it.
 async fn stop_at_every_commit(name: &str) {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
     let complete = Folder::new("play");

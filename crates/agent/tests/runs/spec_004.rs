@@ -1,4 +1,4 @@
-//! Documented rules of the runtime: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`,
+//! Tests of documented runtime rules: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`,
 //! `AgentLimits`, `RuntimeProfile`, `costEstimator` and `LLMMessage.ephemeral`.
 
 use std::sync::{Arc, Mutex};

@@ -8,8 +8,8 @@ use throughline_testkit::{TestRng, cases, figure};
 
 use crate::world::{MODELS, TestEnvironment, decisions, drive, send_command, us};
 
-/// Maximum number of Threads, even in soak tests. Their usual multiplier would make this test run
-/// for days.
+/// Maximum number of Threads, even in soak tests. The usual multiplier of soak tests would make
+/// this test run for days.
 const MOST: u32 = 200;
 
 /// Number of resumptions after which a run is considered stuck.

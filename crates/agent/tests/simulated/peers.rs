@@ -1,5 +1,5 @@
 //! Several agents share a Thread. One agent's provider Thoughts must never reach another agent,
-//! neither as text nor as reasoning. Providers must accept the requests without them.
+//! neither as text nor as reasoning. Providers must accept requests that omit these Thoughts.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::world::{MODELS, TestEnvironment, drive, us};
 const HOST: &str = "the host thinks of marmalade";
 const CLERK: &str = "the clerk thinks of turnips";
 
-/// Whether a provider returns readable Thoughts. If not, a Gemini answer contains no Thought, but a
-/// signed tool call.
+/// Whether a provider returns readable Thoughts. If Thoughts are hidden, a Gemini answer contains a
+/// signed tool call but no Thought.
 #[derive(Clone, Copy, Debug)]
 enum Thoughts {
     Shown,

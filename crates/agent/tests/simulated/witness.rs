@@ -1,4 +1,4 @@
-//! Wraps the models, compares each request with the simulators' verdict on it, and records
+//! Wraps the models, compares each request with the simulators' verdict on the request, and records
 //! violations.
 
 use std::collections::HashMap;
@@ -21,14 +21,15 @@ pub(crate) struct VerifyingModels {
 /// Observations and violations recorded so far.
 #[derive(Default)]
 pub(crate) struct Observations {
-    /// Ids in the last request of the conversation itself: its summary, and its other Items.
+    /// Item ids of the last request for a turn: the id of the summary, if any, and the ids of the
+    /// other Items.
     last: Option<(Option<ItemId>, Vec<ItemId>)>,
     /// For each sealed Item, the summary that preceded the Item when the provider issued it.
     behind: HashMap<ItemId, Option<ItemId>>,
     /// Descriptions of violations.
     pub(crate) objections: Vec<String>,
     pub(crate) requests: u64,
-    /// Number of Seals that were sent back.
+    /// Number of Seals that were sent back to their model.
     pub(crate) replayed: u64,
     /// Number of Seals that were withheld because they belong to another model or because their
     /// prefix was summarised.
@@ -79,8 +80,8 @@ impl Model for VerifyingModel {
 }
 
 impl Observations {
-    /// Checks that each request extends the previous request, unless a summary replaced its
-    /// beginning.
+    /// Checks that each request extends the previous request, unless a new summary replaced the
+    /// beginning of the conversation.
     fn check_prefix(&mut self, call: &Call) {
         let is_own = |id: &ItemId| !matches!(&*id.0, "reflection" | "conversation");
         if call.items.is_empty() || !call.items.iter().all(|item| is_own(&item.id)) {

@@ -204,8 +204,8 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// Drives a run until it waits or ends. Kills the owner after `polls` polls and then returns
-/// `None`.
+/// Drives a run until it waits or ends. After `polls` polls, simulates a kill of the owner and
+/// returns `None`.
 pub(crate) async fn drive(runner: &Runner, run: &LogId, polls: usize) -> Option<RunStatus> {
     let mut runner = runner.clone();
     loop {

@@ -179,8 +179,8 @@ fn agent_config(mut table: Table, model: Option<&str>, source: &str) -> Result<A
     from_toml(&table).map_err(|problem| Failure::BadData(format!("{source}{problem}")))
 }
 
-/// Deserializes a TOML table by its JSON field names. Errors omit the position, which would refer
-/// to JSON that the user never wrote.
+/// Deserializes a TOML table by its JSON field names. Errors omit the position, because it would
+/// refer to JSON that the user never wrote.
 fn from_toml<T: serde::de::DeserializeOwned>(table: &Table) -> Result<T, String> {
     if let Some(member) = table.iter().find_map(|(key, value)| find_non_finite(key, value)) {
         return Err(format!("{member} is not a finite number"));

@@ -24,7 +24,7 @@ pub(crate) struct EventPrinter {
     format: Format,
     policy: RedactionPolicy,
     line: LineContent,
-    /// Redacted text of the current line. Its last words may still be buffered.
+    /// Redacted text of the current line. The last words of the text may still be buffered.
     pieces: StreamRedactor,
     /// Whether thoughts of this turn were streamed.
     has_thought: bool,
@@ -135,8 +135,8 @@ impl EventPrinter {
         write_stderr(&format!("{} {}\n", mark.style(style), one_line(&plain(text), wide)))
     }
 
-    /// Ends the current line if it holds another kind of output, and returns the mark that starts
-    /// the new line.
+    /// Starts a line of the given kind and returns the mark for its start. Returns an empty string
+    /// if the current line already has this kind.
     fn begin_line(&mut self, line: LineContent) -> Result<String> {
         if self.line == line {
             return Ok(String::new());

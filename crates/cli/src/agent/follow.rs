@@ -74,7 +74,7 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Waits until the log has records that were not printed yet, and returns them.
+    /// Waits until the log has records that are not printed yet, and returns these records.
     async fn next_records(&self) -> Result<Vec<Record>> {
         let context = self.context;
         context.run(context.journal.wait(&context.tenant, &self.run, self.seen)).await?;
@@ -99,7 +99,8 @@ impl FollowedRun<'_> {
         Ok(())
     }
 
-    /// Releases the lease after driving was interrupted, so that other processes need not wait.
+    /// Releases the lease after driving was interrupted, so that other processes need not wait
+    /// until the lease expires.
     async fn release_lease(&self) {
         let AgentContext { journal, runner, tenant, .. } = self.context;
         let lease = journal.lease(tenant, &self.run, &runner.owner, runner.lease).await;

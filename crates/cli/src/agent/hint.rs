@@ -27,19 +27,19 @@ impl CommandHints {
         format!("throughline resume {run}{}{}", self.of_tools, self.of_store)
     }
 
-    /// Returns a command that takes the id of a pending request or run.
+    /// Returns a command whose argument is the id of a pending request or a run.
     pub(crate) fn command(&self, command: &str, id: &str) -> String {
         format!("throughline {command} {id}{}", self.of_store)
     }
 }
 
-/// Formats a command-line option once per value, each with a leading space and shell quoting.
+/// Formats one command-line option per value, each with a leading space and a shell-quoted value.
 fn format_options(name: &str, values: impl IntoIterator<Item = String>) -> String {
     let options = values.into_iter().map(|value| format!(" {name} {}", shell_quote(&value)));
     options.collect::<Vec<_>>().concat()
 }
 
-/// Quotes a value for a POSIX shell, if it needs quotes.
+/// Quotes a value for a POSIX shell, if the value needs quotes.
 fn shell_quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

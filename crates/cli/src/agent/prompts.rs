@@ -1,4 +1,5 @@
-//! Pending approvals and questions: listing them, prompting for them, and parsing the answers.
+//! Pending approvals and questions: lists them, prompts the user for decisions, and parses the
+//! answers.
 
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
@@ -101,7 +102,7 @@ async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
     Ok(Some(RunCommand::Answer(resolution)))
 }
 
-/// Pairs the answers with the questions, in order.
+/// Parses one answer per question; answers must be in the order of the questions.
 pub(crate) fn parse_answers(
     question: &PendingUserQuestion,
     answers: &[String],

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &ConfigShow) -> Result<()> {
     options.format.print(|| text_of(&config, &values), || json_of(&config, &values))
 }
 
-/// A configuration value and where it was set.
+/// A configuration value and the place where the value was set.
 #[derive(Serialize)]
 struct ConfigValue {
     key: String,
@@ -176,8 +176,8 @@ fn route_targets(route: &Route) -> Vec<String> {
     route.targets.iter().map(ToString::to_string).collect()
 }
 
-/// Lists the providers that are configured or have a key. Of all other providers, only the names
-/// are listed.
+/// Lists the providers that are configured or have a key. All other providers are listed by name
+/// only.
 fn providers_text(all: &[ProviderSettings]) -> String {
     let is_own = |provider: &&ProviderSettings| {
         provider.is_configured()

@@ -1,5 +1,5 @@
 //! `throughline answer`, `approve`, `reject` and `cancel`: send a command to a run, even if another
-//! process owns it.
+//! process owns the run.
 
 use throughline_agent::{RunCommand, State, sentence};
 use throughline_core::{LogId, PendingStatus, Store as _};
@@ -62,7 +62,7 @@ pub(crate) fn cancel(options: &Cancel) -> Result<()> {
     })
 }
 
-/// Finds a pending request by id and sends a command about it to its run.
+/// Finds a pending request by id and sends a command about the request to its run.
 fn send_decision(
     at: &StoreArgs,
     id: &str,
@@ -104,7 +104,8 @@ async fn run_of_pending(context: &AgentContext, id: &str, kind: &str) -> Result<
     }))
 }
 
-/// Describes how a closed request was decided. A request id starts with the id of its run.
+/// Describes how a closed request was decided. The run is found through the request id, which
+/// starts with the id of the run.
 async fn decided(context: &AgentContext, id: &str) -> Result<Option<String>> {
     let Some((run, _)) = id.rsplit_once('.') else { return Ok(None) };
     let run = LogId::from(run);

@@ -102,7 +102,7 @@ impl DemoRun<'_> {
         Ok(run)
     }
 
-    /// Resumes the run in another worker until the agent asks its question.
+    /// Resumes the run in another worker until the agent asks the user a question.
     fn resume(&mut self, run: &str) -> Result<()> {
         self.printer.command(&format!("resume {run}"))?;
         let waiting = "waiting for the lease of the killed process to expire";

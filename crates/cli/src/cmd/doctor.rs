@@ -63,7 +63,7 @@ fn store(options: &CommonArgs) -> String {
     }
 }
 
-/// Lists the providers that need no key from the caller, and where their keys come from.
+/// Lists the providers that use the operator's key, and where each key comes from.
 fn providers(config: &Config) -> String {
     let ready = config.routes.providers().iter().filter_map(|provider| {
         let is_known = Catalog::builtin().provider(&provider.name).is_some();

@@ -148,8 +148,8 @@ fn sentence(erased: &ErasureReport) -> String {
     format!("{records} in {logs}, {}", stored_size(erased.bytes))
 }
 
-/// Reports backup key files and records that may still hold erased content, and then sets the exit
-/// code to 1.
+/// Reports backup key files and records that may still hold erased content. Returns exit code 1 if
+/// there are any.
 fn report_unreached(erased: &ErasureReport) -> ExitCode {
     for backup in &erased.unreached {
         let message = format!(

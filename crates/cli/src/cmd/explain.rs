@@ -28,7 +28,8 @@ pub(crate) fn run(options: &Explain) -> Result<()> {
     text::write_styled(&explanation(rule, text::width(std::io::stdout())))
 }
 
-/// Finds a rule by its full id, or by the unambiguous part after the slash.
+/// Finds a rule by its full id, or by the part of its id after the slash if that part is
+/// unambiguous.
 fn find(name: &str) -> Result<&'static Rule> {
     if let Some(rule) = all().find(|rule| rule.id.eq_ignore_ascii_case(name)) {
         return Ok(rule);
@@ -88,7 +89,7 @@ fn explanation(rule: &Rule, width: usize) -> String {
     page.out
 }
 
-/// Output buffer that is printed at the end.
+/// Buffers the command's output, which is printed at the end.
 struct ExplainPage {
     out: String,
     width: usize,
@@ -118,7 +119,7 @@ impl ExplainPage {
         }
     }
 
-    /// Prints a request that breaks the rule, with the violation marked, and its fix.
+    /// Prints a request that breaks the rule with the violation marked, followed by the fix.
     fn example(&mut self, rule: &Rule) {
         let example = &rule.example;
         for document in example.prior {

@@ -61,8 +61,8 @@ fn cannot_write(file: &Path) -> String {
     }
 }
 
-/// Writes a temporary file and renames it, so that readers see either the previous or the complete
-/// file. Symbolic links are followed. Devices and pipes are refused.
+/// Writes a temporary file and renames it to the target, so that readers see either the previous or
+/// the complete file. Symbolic links are followed. Devices and pipes are refused.
 pub(crate) fn replace_file<T>(
     file: &Path,
     write: impl FnOnce(&mut NamedTempFile) -> Result<T>,
@@ -128,7 +128,7 @@ fn write<W: Write + Send>(
     }
 }
 
-/// Writes an export and keeps the first write error.
+/// Writes an export and remembers a write error.
 struct ExportWriter<W> {
     to: W,
     failed: Option<io::Error>,

@@ -48,8 +48,8 @@ pub(crate) struct ExportSource {
 }
 
 impl ExportSource {
-    /// Opens a file. Standard input and other sources that can be read only once are copied to an
-    /// unnamed temporary file.
+    /// Opens an export. Standard input and other sources that can be read only once are copied to
+    /// an unnamed temporary file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };

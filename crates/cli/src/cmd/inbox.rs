@@ -38,7 +38,7 @@ struct InboxEntry {
     pending: PendingEntry,
     /// Name and arguments of the tool that needs approval; `None` for questions.
     call: Option<(Name, Json)>,
-    /// Whether the tool call was started earlier, so that its outcome is unknown.
+    /// Whether the tool call was started earlier and its outcome is unknown.
     is_lost: bool,
     questions: Vec<Json>,
 }

@@ -14,8 +14,8 @@ use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing};
 
-/// Prefixes that are not allowed in tenant names, because they denote the usage log and callers
-/// with their own provider key.
+/// Prefixes that tenant names may not have. Tenants with these prefixes hold the usage log and the
+/// data of callers with their own provider key.
 const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER_PREFIX];
 
 pub(crate) fn run(keys: &Keys) -> Result<()> {
@@ -103,7 +103,7 @@ fn json_of(keys: &[ApiKey]) -> Value {
     json!({ "keys": keys.collect::<Vec<_>>() })
 }
 
-/// Describes the limits of a key in plain text; empty if there are none.
+/// Describes the limits of a key in plain text; empty if the key has no limits.
 fn describe_limits(limits: &KeyLimits) -> String {
     let mut parts = Vec::new();
     parts.extend((!limits.models.is_empty()).then(|| limits.models.join(" ")));

@@ -96,7 +96,8 @@ pub(crate) fn runs(options: &Runs) -> Result<()> {
 }
 
 impl LogPage {
-    /// Prints the given columns or JSON rows, and adds the size, status and times of each log.
+    /// Prints threads or runs as a table of `columns` or as JSON `rows`. Adds the size, status and
+    /// times of each log.
     fn print(self, format: Format, mut columns: Vec<Column>, mut rows: Vec<Value>) -> Result<()> {
         let Self { name, heads, next, empty } = self;
         let text = || {

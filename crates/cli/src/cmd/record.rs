@@ -28,7 +28,7 @@ const ENOUGH: usize = 1000;
 /// Summary of a record for text output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordSummary {
-    /// Item id for use with `throughline forget`; empty if there is none.
+    /// Item id for use with `throughline forget`; empty if the record has no Item id.
     pub(crate) id: String,
     /// Role and kind, such as `assistant thought`; empty if unknown.
     pub(crate) label: String,
@@ -39,7 +39,7 @@ pub(crate) struct RecordSummary {
 
 enum DisplayContent {
     Json(Json),
-    /// Text that is not JSON.
+    /// Content that is text but not JSON.
     Text(String),
     Binary,
 }
@@ -121,13 +121,13 @@ fn describe_item(item: &Item, policy: &RedactionPolicy) -> RecordSummary {
 }
 
 /// Returns the displayable content of a record and the sizes of its Seals. Redaction runs before
-/// masking, so that patterns see the whole text.
+/// masking, so that redaction patterns are matched against the whole text.
 fn shown(kind: &str, content: &Bytes, policy: &RedactionPolicy) -> (DisplayContent, Vec<usize>) {
     let content = policy.redact_record(kind, content).unwrap_or_else(|| content.clone());
     masked(&content)
 }
 
-/// Masks the Seals in redacted content and returns their sizes.
+/// Masks the Seals in redacted content. Returns the masked content and the sizes of the Seals.
 fn masked(content: &Bytes) -> (DisplayContent, Vec<usize>) {
     let mut seals = Vec::new();
     if let Ok(document) = Json::parse(content.clone()) {
@@ -186,7 +186,7 @@ fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Jso
     Json::parse(replace_ranges(document.as_str(), edits)).unwrap_or_else(|_| Json::null())
 }
 
-/// Returns the replacement for a string value, or `None` if it can be shown unchanged.
+/// Returns the replacement for a string value, or `None` if the value can be shown unchanged.
 fn mask_text(text: &str, deepest: usize, seals: &mut Vec<usize>) -> Option<String> {
     if text.trim_start().starts_with(['{', '['])
         && let Ok(inner) = Json::parse(text.to_owned())
@@ -222,7 +222,7 @@ fn readable(root: Node<'_>) -> String {
     text
 }
 
-/// Lists the field values of an Item that has no text, except for fields that are shown elsewhere.
+/// Lists the field values of an Item that has no text. Fields that are shown elsewhere are omitted.
 fn remaining_members(root: Node<'_>) -> String {
     const DESCRIBED: [&str; 4] = ["id", "role", "kind", "type"];
     let others = root.members().filter(|(name, _)| !DESCRIBED.iter().any(|known| name.is(known)));
@@ -233,7 +233,7 @@ fn remaining_members(root: Node<'_>) -> String {
     values.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the redaction policy in `file`, or else the configured policy.
+/// Returns the redaction policy in `file`. Without `file`, returns the configured policy.
 pub(crate) fn policy(file: Option<&PathBuf>, config: Option<&Path>) -> Result<RedactionPolicy> {
     let Some(file) = file else {
         return Ok(config::load(config)?.redaction.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `throughline repair`: makes the smallest change that gets a request accepted.
+//! `throughline repair`: makes the smallest change to a request that makes the provider accept it.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
     Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Prints the changes and the problems that no change fixes.
+/// Prints the changes, and the problems that remain because no automatic change fixes them.
 fn print_changes(subject: &Subject, repaired: &Repaired, remaining: &[&Finding]) -> Result<()> {
     let width = text::width(std::io::stderr());
     let changes = &repaired.fixes;

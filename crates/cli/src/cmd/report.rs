@@ -11,7 +11,7 @@ use crate::input::subject::Subject;
 use crate::print::excerpt::{Annotation, SourceText};
 use crate::print::text::{count, plain, push_line, wrapped};
 
-/// Formats audit findings about `tree`, at most `width` columns wide.
+/// Formats audit findings about the request `tree`, at most `width` columns wide.
 pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: usize) -> String {
     let source = SourceText::new(tree);
     let mut explained = HashSet::new();
@@ -22,7 +22,7 @@ pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: us
     findings.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats the verdict as one line.
+/// Formats the verdict of an audit as one line.
 pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
     let verdict = audit.verdict();
     let (mark, style) = match verdict {

@@ -44,7 +44,8 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Evaluates the rule for each model family at each endpoint that uses the rule's wire.
+    /// Determines the scope by evaluating the rule for each model family at each endpoint that uses
+    /// the rule's wire.
     pub(crate) fn for_rule(rule: &Rule) -> Self {
         let catalog = Catalog::builtin();
         let rows = catalog.providers().iter().filter(|row| row.wire == rule.wire);
@@ -66,7 +67,8 @@ impl Scope {
     }
 
     /// Describes the scope, as in `claude* (not claude-3)` or `every model at deepseek`. If more
-    /// than two vendors match, only the families of the example's vendor are named.
+    /// than two vendors match, only the families of one vendor are named: the vendor in the rule's
+    /// example.
     pub(crate) fn phrase(&self, rule: &Rule) -> String {
         let example = Catalog::builtin().profile(rule.example.model);
         let own = stem(&example.name);
@@ -99,7 +101,8 @@ fn target(catalog: &Catalog, row: &Arc<Provider>, profile: &Arc<Profile>) -> Tar
     Target { origin, profile: Arc::clone(profile), ..target }
 }
 
-/// Lists family names, and abbreviates a vendor's families as `vendor*` if most of them are chosen.
+/// Lists family names. If most families of a vendor are in the list, they are abbreviated as
+/// `vendor*`.
 fn families(chosen: &BTreeSet<Name>) -> String {
     let known: Vec<&str> = Catalog::builtin().profiles().iter().map(|row| &*row.name).collect();
     let stems: BTreeSet<&str> = chosen.iter().map(|name| stem(name)).collect();

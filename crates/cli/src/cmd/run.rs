@@ -103,7 +103,7 @@ fn apply_lease(context: &mut AgentContext, using: &AgentArgs) {
     context.runner.lease = using.lease.map_or(context.runner.lease, Duration::from_secs);
 }
 
-/// Returns the message for the agent. If it is `-`, the message is read from standard input.
+/// Returns the message for the agent. If `text` is `-`, reads the message from standard input.
 fn message(text: &str) -> Result<String> {
     if text.trim().is_empty() {
         return Err(Failure::Usage("the message for the agent is empty".to_owned()));
@@ -120,8 +120,8 @@ fn message(text: &str) -> Result<String> {
     Ok(input.trim_end().to_owned())
 }
 
-/// Fails if a tool of the run was not passed to this command. Otherwise, the model would be
-/// informed that the tool no longer exists.
+/// Fails if a tool of the run was not passed to this command. Without this check, the model would
+/// receive an error that the tool does not exist.
 fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
     if matches!(state.progress.phase, Phase::Ended { .. }) {
         return Ok(());
@@ -223,7 +223,7 @@ impl InteractiveRun<'_> {
         Ok(has_decided)
     }
 
-    /// Prints the commands that decide the pending requests.
+    /// Prints the CLI commands with which the user can decide the pending requests.
     fn print_pending(&self, state: &State) {
         for approval in approvals(state) {
             let command = |verb: &str| self.hint.command(verb, &approval.id);

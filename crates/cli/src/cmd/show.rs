@@ -127,7 +127,7 @@ fn timeline(kind: &DocumentKind, context: &DecodeContext, shown: &Shown, is_full
     page.out
 }
 
-/// Output buffer that is printed at the end.
+/// Buffers the command's output, which is printed at the end.
 struct Page {
     out: String,
     is_full: bool,

@@ -82,7 +82,7 @@ fn welcome(simulator: &Simulator, seed: u64) -> String {
     lines.join("\n")
 }
 
-/// For each wire: a model and a request that enables reasoning.
+/// Wire, model and example request with reasoning enabled, for each wire.
 const EXAMPLES: [(&str, &str, &str); 5] = [
     (
         "anthropic-messages",

@@ -1,4 +1,5 @@
-//! `throughline stats`: prints the number of threads, runs and records in a store, and their size.
+//! `throughline stats`: prints the number of threads, runs and records in a store, and their total
+//! size.
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};

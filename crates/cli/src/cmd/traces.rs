@@ -54,7 +54,7 @@ fn write(options: &TracesExport, batch: &TraceBatch) -> Result<()> {
     }
 }
 
-/// Prints whether the sinks accepted a trace.
+/// Prints whether the configured sinks accepted a trace.
 fn print_delivery(format: Format, report: &DeliveryReport) -> Result<()> {
     let DeliveryReport { session, status, errors, .. } = report;
     if matches!(format, Format::Json) {

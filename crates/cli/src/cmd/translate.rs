@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Translate) -> Result<()> {
     Ok(())
 }
 
-/// Prints the Fate of each Item and its Seals.
+/// Prints the Fate of each Item and of the Item's Seals.
 fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     let origin = &call.target.origin;
     let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
@@ -87,8 +87,8 @@ fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     }
 }
 
-/// Describes the Fates of an Item and its Seals. A Seal with the same Fate as its Item is not
-/// described separately.
+/// Describes the Fates of an Item and its Seals. A Seal is described separately only if its Fate
+/// differs from the Fate of the Item.
 fn describe_fate(item: &Item, fate: &Fate) -> String {
     let mut fates: Vec<(&Disposition, usize, usize)> = Vec::new();
     for (seal, did) in item.seals.iter().zip(&fate.seals) {

@@ -16,7 +16,7 @@ use crate::store::{self, IfMissing, OpenStore};
 /// Number of records that are read from the store at a time.
 const PAGE: u32 = 1000;
 
-/// Values of the `--by` fields; `None` for calls without an API key.
+/// Values of the `--by` fields. The value of `key` is `None` for calls without an API key.
 type GroupKey = Vec<Option<String>>;
 
 pub(crate) fn run(options: &Usage) -> Result<()> {

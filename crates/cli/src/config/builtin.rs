@@ -43,7 +43,8 @@ pub(crate) fn claims(row: &str) -> Vec<Name> {
         .unwrap_or_default()
 }
 
-/// Returns the catalog entry that the simulators use for a model: the entry of the model's vendor.
+/// Returns the catalog entry of the model's vendor. The simulators serve the model under this
+/// entry.
 pub(crate) fn row_of(model: &str) -> Option<&'static str> {
     let has = |patterns: &[&str]| patterns.iter().any(|pattern| matches_pattern(pattern, model));
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)
@@ -125,8 +126,8 @@ pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: EnvLookup<
     }
 }
 
-/// Returns whether an address is usable: some catalog addresses have a part in braces that the user
-/// must replace.
+/// Returns whether an address is usable. Some catalog addresses are not, because they contain a
+/// placeholder in braces that the user must replace.
 pub(crate) fn is_complete(base_url: &str) -> bool {
     !base_url.is_empty() && !base_url.contains('{')
 }

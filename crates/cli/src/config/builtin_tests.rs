@@ -31,7 +31,7 @@ fn credential(text: &str, variables: &[(&str, &str)], name: &str) -> Credential 
     provider(text, variables, name).credential
 }
 
-/// Returns the base URL and the variable that sets it.
+/// Returns the base URL of a provider and the environment variable that sets the URL.
 fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
     let Endpoint::Remote(row) = &provider.endpoint else { panic!("{} is here", provider.name) };
     (&row.base_url, provider.variable.as_deref())

@@ -55,7 +55,7 @@ const TOOLS: [&str; 2] = ["mcp", "http"];
 
 /// A parsed configuration, and the problems that were found.
 pub(crate) struct ParsedConfig {
-    /// Valid only if `errors` is empty.
+    /// The parsed configuration, which is valid only if `errors` is empty.
     pub(crate) config: Config,
     /// Errors, ordered by their position in the text.
     pub(crate) errors: Vec<Problem>,
@@ -89,7 +89,7 @@ pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> Pa
     ParsedConfig { config, errors, warnings, env_warnings }
 }
 
-/// Parses a price table; returns its version and prices.
+/// Parses a price table. Returns the version and the prices of the table.
 pub(crate) fn price_table(text: &str) -> (String, Prices) {
     let mut notes = Diagnostics::new(text, &PHRASES, &|_| None);
     let Ok(value) = Value::from_toml(text) else { return Default::default() };
@@ -366,8 +366,8 @@ fn target(
     None
 }
 
-/// Reports patterns that occur twice in the file, and patterns that can never match because they
-/// start with the provider's name.
+/// Reports patterns that occur twice in the file. Also reports patterns that can never match
+/// because they start with the provider's name.
 fn note_claims(
     provider: &ProviderSettings,
     section: &Section<'_>,

@@ -21,7 +21,7 @@ impl PriceTable {
         Self { version, builtin, own }
     }
 
-    /// Returns the prices of a model, with `None` for unknown prices.
+    /// Returns the prices of a model. Each unknown price is `None`.
     pub(crate) fn known_price(&self, provider: &str, model: &str) -> Price {
         let own = self.own.price_for(provider, model).unwrap_or_default();
         let builtin = self.builtin.price_for(provider, model).unwrap_or_default();

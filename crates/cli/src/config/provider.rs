@@ -95,7 +95,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
         patterns.map(|(_, pattern)| Name::from(pattern)).collect()
     }
 
-    /// Returns the catalog entry for the provider, on the configured wire.
+    /// Returns the catalog entry for the provider, with the configured wire.
     fn row(&mut self) -> Option<Provider> {
         let Self { name, section, catalog, notes } = self;
         let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
@@ -135,8 +135,8 @@ impl<'s> ProviderReader<'_, 's, '_> {
         Some(row)
     }
 
-    /// Returns the base URL, and the environment variable that set it, if any. The file takes
-    /// precedence over the variable, and the variable over the catalog.
+    /// Returns the base URL, and the environment variable that set the URL, if any. The file takes
+    /// precedence over the variable, and the variable takes precedence over the catalog.
     fn address(&mut self, row: &Provider, region: Option<&str>) -> Option<(Name, Option<Name>)> {
         let Self { name, section, notes, .. } = self;
         if section.has("base_url") {
@@ -202,7 +202,7 @@ fn is_address(text: &str) -> bool {
     !host.is_empty() && !host.starts_with(':') && rest.chars().all(is_good)
 }
 
-/// Returns the credential that the section configures; `None` if it configures none.
+/// Returns the credential in the section; `None` if the section configures no credential.
 fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
     if section.has("api_key") && section.has("api_key_env") {
         let message = "both `api_key` and `api_key_env` are set: keep only one, \
@@ -234,7 +234,7 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
 }
 
 /// Reads a setting that names an environment variable. If the value looks like a secret, the error
-/// does not repeat it.
+/// message omits the value.
 pub(super) fn variable_name<'s>(
     key: &str,
     section: &Section<'s>,

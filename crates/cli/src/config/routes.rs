@@ -21,7 +21,8 @@ const SHOWN: usize = 100;
 /// A provider that requests can be sent to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProviderSettings {
-    /// The part of a model name before the slash, and the account label of the provider's Seals.
+    /// Name of the provider: the part before the slash in `PROVIDER/model`, and the account label
+    /// in the provider's Seals.
     pub(crate) name: Name,
     pub(crate) endpoint: Endpoint,
     pub(crate) credential: Credential,
@@ -29,8 +30,8 @@ pub(crate) struct ProviderSettings {
     pub(crate) models: Vec<Name>,
     /// Line in the configuration file; `None` if the provider is built in.
     pub(crate) line: Option<usize>,
-    /// Environment variable that sets the address; `None` if the catalog or the configuration sets
-    /// it.
+    /// Environment variable that sets the address; `None` if the catalog or the configuration file
+    /// sets the address.
     pub(crate) variable: Option<Name>,
 }
 
@@ -47,9 +48,9 @@ pub(crate) enum Endpoint {
 /// Which key is sent to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// The caller's key. Each request must contain one.
+    /// The caller's key. Each request must contain a key.
     Callers,
-    /// The caller's key, if the request has one. The endpoint does not require a key.
+    /// The caller's key, if the request has a key. The endpoint does not require a key.
     Open,
     /// The operator's key.
     Own {
@@ -65,8 +66,8 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
-    /// Returns whether the caller's key may be forwarded. If it is, the provider account and its
-    /// conversations belong to the caller.
+    /// Returns whether the caller's key may be forwarded. If the key is forwarded, the provider
+    /// account and its conversations belong to the caller.
     pub(crate) fn may_be_callers(&self) -> bool {
         match self {
             Credential::Callers | Credential::Open => true,
@@ -84,7 +85,7 @@ pub(crate) struct Route {
     pub(crate) line: usize,
 }
 
-/// A model at a provider, by the provider's model name.
+/// A model at a provider, identified by the provider's own model name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) provider: Name,
@@ -102,7 +103,7 @@ impl fmt::Display for Destination {
 #[error("there is no model `{model}`{}", advice(.close, .providers))]
 pub(crate) struct UnknownModelError {
     pub(crate) model: String,
-    /// Known names similar to the requested one, most similar first.
+    /// Known names that are similar to the requested name, most similar first.
     pub(crate) close: Vec<String>,
     /// Names of the available providers.
     pub(crate) providers: Vec<Name>,
@@ -201,8 +202,8 @@ impl ProviderSettings {
         self.line.is_some() || self.variable.is_some()
     }
 
-    /// Returns the catalog entry that serves a model. The entry of a simulated model has no address
-    /// yet, because the simulators get theirs at startup.
+    /// Returns the catalog entry that serves a model. The entry of a simulated model has no
+    /// address, because the simulators get their address at startup.
     pub(crate) fn row_for(&self, model: &str, catalog: &Catalog) -> Option<Arc<Provider>> {
         match &self.endpoint {
             Endpoint::Remote(row) => Some(Arc::clone(row)),
@@ -214,7 +215,7 @@ impl ProviderSettings {
     }
 
     /// Returns whether the provider may serve a model. Only the simulators have a complete model
-    /// list.
+    /// list; all other providers may serve any model.
     fn serves(&self, model: &str) -> bool {
         match self.endpoint {
             Endpoint::Simulators => builtin::row_of(model).is_some(),

@@ -59,9 +59,9 @@ impl Default for AgentSettings {
 pub(crate) struct GatewaySettings {
     /// What to do with requests that the provider would refuse.
     pub(crate) replay: ReplayMode,
-    /// Whether a captured reply must survive a power loss or only a process crash.
+    /// Whether a captured reply must survive a power loss, or only a crash of the gateway process.
     pub(crate) capture: Durability,
-    /// What to do if the messages before prefix-bound Seals change.
+    /// What to do if a client changes the messages before prefix-bound Seals.
     pub(crate) prefix: PrefixPolicy,
     /// Maximum size of a request in bytes.
     pub(crate) body_limit: u64,
@@ -130,21 +130,21 @@ pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
-    /// Limit for receiving request headers, and for the idle time of a kept-alive connection before
-    /// its next request.
+    /// Time limit for receiving request headers. Also the maximum idle time of a kept-alive
+    /// connection before its next request.
     pub(crate) client_headers: Duration,
     pub(crate) client_body: Duration,
-    /// Limit for a client that does not read its response.
+    /// Time limit for a client that does not read its response.
     pub(crate) slow_reader: Duration,
     pub(crate) connect: Duration,
-    /// Limit for the first byte of a provider's response.
+    /// Time limit for the first byte of a provider's response.
     pub(crate) first_byte: Duration,
-    /// Limit between two reads of a provider's response.
+    /// Time limit between two reads of a provider's response.
     pub(crate) idle: Duration,
-    /// Limit for the store write that precedes the last frame of a response.
+    /// Time limit for the store write that precedes the last frame of a response.
     pub(crate) capture: Duration,
     pub(crate) shutdown: Duration,
-    /// Limit for requests that wait because the gateway is at capacity.
+    /// Time limit for requests that wait because the gateway is at capacity.
     pub(crate) queue: Duration,
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct Prices(pub(crate) Vec<(Name, Price)>);
 
 impl Prices {
     /// Returns the price with the longest matching pattern. A pattern with a slash applies to
-    /// `PROVIDER/model` and takes precedence.
+    /// `PROVIDER/model` and takes precedence over patterns without a slash.
     pub(crate) fn price_for(&self, provider: &str, model: &str) -> Option<Price> {
         let full = format!("{provider}/{model}");
         let last = model.rsplit('/').next().unwrap_or(model);
@@ -211,7 +211,7 @@ impl Prices {
     }
 }
 
-/// Returns the name that a value has in the configuration file.
+/// Returns the name of a setting's value in the configuration file.
 pub(crate) fn config_name<T: PartialEq>(all: &[(&'static str, T)], value: &T) -> &'static str {
     all.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }

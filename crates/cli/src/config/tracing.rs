@@ -18,7 +18,7 @@ pub(crate) struct TracingSettings {
     pub(crate) thread_id: Option<Name>,
     /// Whether traces contain messages, thoughts and tool data.
     pub(crate) log_data: bool,
-    /// Whether common secrets are redacted.
+    /// Whether common secrets in traces are redacted.
     pub(crate) redact: bool,
     /// Time limit for sending one batch to a sink, including retries.
     pub(crate) patience: Duration,
@@ -99,8 +99,8 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
     Some(SinkSettings { name: Name::from(name), kind, to: to?.to_owned(), header })
 }
 
-/// Returns the additional HTTP header of a sink. The configuration contains its value or names an
-/// environment variable.
+/// Returns the additional HTTP header of a sink. The configuration contains the header's value or
+/// names an environment variable that holds the value.
 fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, Credential)> {
     let header = section.text("header", "authorization", notes);
     let value = section.text("value", "Bearer …", notes);

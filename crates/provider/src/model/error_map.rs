@@ -37,7 +37,8 @@ pub(super) fn from_codec(error: &CodecError) -> ModelError {
         CodecError::Syntax(_) | CodecError::Frame(_) => {
             ModelError::new(ModelErrorKind::Transient, error.to_string())
         }
-        CodecError::Shape { .. } => ModelError::new(ModelErrorKind::Other, error.to_string()),
+        // `CodecError` is non-exhaustive.
+        _ => ModelError::new(ModelErrorKind::Other, error.to_string()),
     }
 }
 

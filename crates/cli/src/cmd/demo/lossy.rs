@@ -28,7 +28,7 @@ pub(super) struct LossyClient {
     pub(super) results: Vec<MistakeResult>,
     /// Ledger numbers of the requests that the client sent directly to the simulators.
     pub(super) requests: Vec<u64>,
-    /// Result of a request that lacked its thinking and was sent through the gateway.
+    /// Result of a request that lacked its thinking when the client sent it through the gateway.
     pub(super) restored: GatewayResult,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct MistakeResult {
     /// What the client did wrong, such as "drops the thinking".
     pub(super) mistake: &'static str,
     pub(super) status: u16,
-    /// The provider's error message; empty if it accepted the request.
+    /// The provider's error message; empty if the provider accepted the request.
     pub(super) error: String,
     /// Number of Seals that were missing from an accepted request.
     pub(super) lost: usize,
@@ -90,7 +90,8 @@ pub(super) async fn play(
     Ok(LossyClient { results, requests, restored })
 }
 
-/// Returns the path and body of the agent's request in the middle of a provider's tool loop.
+/// Rebuilds the agent's request in the middle of the tool loop with a provider. Returns the path
+/// and body of the request.
 async fn conversation(
     context: &AgentContext,
     thread: &LogId,

@@ -114,7 +114,8 @@ impl DemoPrinter {
         self.line(mark, style, &format!("{} {}", call.name, value.unwrap_or_default()))
     }
 
-    /// Prints how many thoughts were sent back to the provider, unless there were none.
+    /// Prints how many thoughts were sent back to the provider and how many were left out. Prints
+    /// nothing if there were no thoughts.
     fn replay(&self, replay: &ReplayEvent) -> Result<()> {
         let kept = replay.kept.unwrap_or(0) + replay.reshaped.unwrap_or(0);
         let elided = replay.elided.unwrap_or(0);

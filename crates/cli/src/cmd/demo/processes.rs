@@ -32,13 +32,14 @@ const SHORT: &str = "\n[context]\ntriggerTokens = 100\nkeepTurns = 0\n";
 /// worker.
 const LEASE: &str = "2";
 
-/// Number of the request whose response stalls half-way, so that its worker can be killed there.
+/// Number of the request whose response stalls half-way, so that the worker can be killed during
+/// this response.
 const STALLED: u64 = 2;
 
 /// API key with which the agent and the gateway access the simulators.
 pub(super) const KEY: &str = "demo";
 
-/// Resources of the demo. When the demo is stopped, fields are dropped in declaration order.
+/// Resources of the demo. The fields are dropped in declaration order.
 pub(super) struct DemoProcesses {
     gateway: GatewayProcess,
     pub(super) simulator: Simulator,
@@ -56,12 +57,12 @@ pub(super) struct DemoProcesses {
 struct GatewayProcess {
     _process: Process,
     address: SocketAddr,
-    /// Kept open, because the gateway fails to print if its standard output is closed.
+    /// Kept open, because the gateway cannot print its output if the reading end is closed.
     _out: Lines<BufReader<ChildStdout>>,
 }
 
-/// A process that is killed when it is dropped. Killing loses no data: the gateway stores responses
-/// before it ends them, and most workers have already exited.
+/// A process that is killed on drop. Killing loses no data: the gateway stores responses before it
+/// ends them, and most workers have already exited.
 struct Process(Child);
 
 impl Process {
@@ -129,7 +130,7 @@ impl DemoProcesses {
         }
     }
 
-    /// Starts a worker process for a run. `agent` names its declaration file.
+    /// Starts a worker process for a run. `agent` is the name of the agent's declaration file.
     pub(super) fn start_worker(&mut self, arguments: &[&str], agent: &str) -> Result<Worker> {
         self.workers += 1;
         let errors = self.folder.join(format!("worker-{}.log", self.workers));
@@ -185,7 +186,8 @@ impl DemoProcesses {
         Err(Failure::Outside(anyhow::anyhow!("`throughline {line}` failed: {}", error.trim())))
     }
 
-    /// Runs a command with JSON output and returns the element of `list` whose `key` is `value`.
+    /// Runs a command with JSON output. Returns the element of the array `list` whose field `key`
+    /// has this value.
     fn find_in(&self, command: &str, list: &str, key: &str, value: &str) -> Result<Option<Value>> {
         let output = self.command(&[command, "--format", "json"])?;
         let output: Value = serde_json::from_str(&output)
@@ -296,7 +298,8 @@ pub(super) struct PendingDemoRequest {
     pub(super) options: Vec<(String, String)>,
 }
 
-/// Returns the demo's directory, and the guard that deletes it if it is temporary.
+/// Returns the demo's directory. If the directory is temporary, also returns the guard that deletes
+/// it.
 fn folder(options: &Demo) -> Result<(PathBuf, Option<TempDir>)> {
     let Some(home) = &options.home else {
         let home = TempDir::with_prefix("throughline-demo-");
@@ -319,7 +322,7 @@ fn store_of(folder: &Path) -> String {
     format!("sqlite://{}", folder.join("demo.db").display())
 }
 
-/// Returns a configuration that sends the requests for real providers to the simulators.
+/// Returns a configuration that redirects requests for Anthropic and OpenAI to the simulators.
 fn configuration(simulators: &str) -> String {
     let providers = ["anthropic", "openai"].map(|name| {
         format!("[providers.{name}]\nbase_url = \"{simulators}/at/{name}\"\napi_key = \"{KEY}\"\n")
@@ -327,7 +330,7 @@ fn configuration(simulators: &str) -> String {
     providers.join("\n")
 }
 
-/// Returns a command that runs this executable in the demo's directory and on its store.
+/// Returns a command that runs this executable in the demo's directory and with the demo's store.
 fn program(folder: &Path) -> Result<Command> {
     let own = std::env::current_exe()
         .context("cannot determine the path of the running throughline executable")?;

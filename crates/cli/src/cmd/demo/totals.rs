@@ -21,7 +21,7 @@ pub(super) struct Totals {
     pub(super) refused: usize,
     /// Seals that the simulators issued to Throughline.
     pub(super) issued: usize,
-    /// Seals that came back unchanged and were accepted.
+    /// Seals that were sent back unchanged and accepted.
     pub(super) accepted: usize,
     /// Seals that the simulators found missing from a request.
     pub(super) lost: usize,
@@ -43,9 +43,9 @@ pub(super) struct Counts {
 }
 
 impl Totals {
-    /// Returns whether the demo succeeded. No Throughline request may be refused or lack a Seal,
-    /// and at least one value must be restored. Every request from the lossy client must fail or
-    /// lose reasoning.
+    /// Returns whether the demo succeeded. No Throughline request may be refused or lack a Seal. At
+    /// least one Seal must be restored, and at least one thought sent back. Every request from the
+    /// lossy client must be refused or lose reasoning.
     pub(super) fn is_success(&self) -> bool {
         self.refused == 0
             && self.lost == 0
@@ -96,7 +96,7 @@ impl Totals {
         self.seals.captured = items.iter().map(|item| item.seals.len()).sum();
     }
 
-    /// Adds the Fates that a replay event reports.
+    /// Adds the numbers of Fates in a replay event to the totals.
     fn count_replayed(&mut self, event: &RunEvent) {
         let RunEvent::Replay(event) = event else { return };
         let number = |count: Option<u64>| usize::try_from(count.unwrap_or(0)).unwrap_or(0);
@@ -121,7 +121,8 @@ impl Totals {
         }
     }
 
-    /// Adds the simulators' counts. Requests from the lossy client are counted separately.
+    /// Adds the simulators' counts to the totals. Requests from the lossy client are counted
+    /// separately.
     fn count_ledger(&mut self, ledger: &Ledger, lossy: &LossyClient) {
         let is_lossy = |entry: &&LedgerEntry| lossy.requests.contains(&entry.request);
         for entry in ledger.entries.iter().filter(|entry| !is_lossy(entry)) {

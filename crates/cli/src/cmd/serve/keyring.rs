@@ -26,7 +26,7 @@ enum KeyPresence {
     #[default]
     Unchecked,
     AbsentAt(Instant),
-    /// The store has keys. This is final, because revoked keys count too.
+    /// The store has keys. This state is final, because revoked keys also count.
     Present,
 }
 
@@ -35,8 +35,8 @@ impl StoreKeys {
         Self { journal, known: Mutex::default(), log }
     }
 
-    /// Returns whether the gateway accepts requests without a key. A first key that is created
-    /// while the gateway runs takes effect within a second.
+    /// Returns whether the gateway accepts requests without a key. If a first key is created while
+    /// the gateway runs, the key takes effect within a second.
     async fn is_open(&self) -> Result<bool, StoreError> {
         let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known {

@@ -26,7 +26,7 @@ pub(super) struct JsonLog {
 
 enum LogMessage {
     Line(Vec<u8>),
-    /// The writer sends a reply on this channel after it has written all earlier lines.
+    /// Channel on which the writer replies after it has written all earlier lines.
     End(SyncSender<()>),
 }
 
@@ -38,7 +38,7 @@ impl JsonLog {
         Self { level, queue, dropped: AtomicU64::new(0) }
     }
 
-    /// Waits until all queued lines are written, at most `SHUTDOWN_LIMIT`.
+    /// Waits until all queued lines are written, but no longer than `SHUTDOWN_LIMIT`.
     pub(super) fn end(&self) {
         let (done, waiting) = sync_channel(1);
         if self.queue.try_send(LogMessage::End(done)).is_ok() {
