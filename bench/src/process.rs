@@ -74,7 +74,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts this executable again as one of the servers.
+    /// Starts a second process of this executable that runs one of the servers.
     pub(crate) async fn start_self(arguments: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments);

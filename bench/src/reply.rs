@@ -13,7 +13,7 @@ pub(crate) enum Model {
     Long,
     /// Sends replies of 16 KB, but pauses each stream near its start until `/release` is called.
     Held,
-    /// Cuts off each stream one byte later than the previous one.
+    /// Cuts off each stream one byte later than the previous stream.
     Broken,
     /// Streams invalid events.
     Babbling,

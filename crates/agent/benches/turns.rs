@@ -1,6 +1,6 @@
 //! Measures the cost of an agent's turn, without the model. Compares turn 5,000 with turn 10, and
-//! turn 1,000 with LangGraph using SQLite checkpoints. A turn consists of a user message, a tool
-//! call, its result and an answer.
+//! compares turn 1,000 in Throughline with turn 1,000 in LangGraph with SQLite checkpoints. A turn
+//! consists of a user message, a tool call, the tool's result and an answer.
 
 #![allow(
     clippy::unwrap_used,

@@ -73,7 +73,7 @@ impl Gate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GateRule {
-    /// Failure kinds that the rule matches, such as `schema-fail`; empty matches all.
+    /// Failure kinds that the rule matches, such as `schema-fail`; an empty list matches all kinds.
     #[serde(default)]
     pub when: Vec<Name>,
     /// The rule matches only while fewer than this many attempts have failed.

@@ -57,8 +57,8 @@ pub enum RunInput {
     Expired(Name),
     /// The process that drove the run stopped, and another process resumes the run.
     Interrupted,
-    /// The run was restored from a snapshot. Snapshots are untrusted, so every open call is decided
-    /// again.
+    /// The run was restored from a snapshot. Snapshots are untrusted, so every open call is
+    /// reviewed again.
     Restored(OpenCalls),
     /// The wall-clock limit may have been reached while calls are still running.
     TimeUp,

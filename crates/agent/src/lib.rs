@@ -1,4 +1,4 @@
-//! Durable agents: a pure step function and a runner that performs its effects.
+//! Durable agents: a pure step function, and a runner that performs the effects that steps request.
 //!
 //! [`step`] takes the state of a run and one input, and returns the new state and a list of
 //! actions. It does no I/O and reads no clock. The runner performs the actions and stores the state

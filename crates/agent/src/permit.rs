@@ -26,7 +26,7 @@ pub struct CallDenial {
     pub limit: Name,
     /// Amount that the limit allows, in the limit's unit.
     pub allowed: f64,
-    /// Amount used so far, in the same unit.
+    /// Amount used so far, in the limit's unit.
     pub actual: f64,
     /// One sentence that describes the problem and the fix.
     pub message: Name,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use throughline_core::{Clock, IdGenerator};
 use throughline_json::Name;
 
-/// Crockford's base-32 alphabet in sorted order. It omits letters that look like digits.
+/// Crockford's base-32 alphabet in sorted order. The alphabet omits letters that look like digits.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Clock, id generator and secret of a runner.

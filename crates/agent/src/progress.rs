@@ -50,7 +50,7 @@ pub struct Progress {
     /// Start of the current wait for a person; `None` if the run is not waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_since: Option<Name>,
-    /// Failed attempts at the current answer; `None` if there are none.
+    /// Failed attempts at the current answer; `None` if no attempt has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateAttempts>,
     /// Circuit breakers of recently failed models, by model name.
@@ -122,7 +122,7 @@ words! {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     Purpose {
-        /// The next turn of the agent, with its tools.
+        /// The agent's next turn, in which the model may call tools.
         Turn = "turn",
         /// A final answer without tools, after a limit is reached.
         Final = "final",
@@ -158,8 +158,8 @@ words! {
     }
 }
 
-/// A tool call of the last answer. It stays in the list until all calls of that answer have
-/// results.
+/// A tool call of the last answer. The call stays in `Progress::calls` until all calls of that
+/// answer have results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCall {
@@ -275,8 +275,8 @@ impl UsageTotals {
     }
 }
 
-/// Failed attempts at an answer, with the messages exchanged between them. These messages are
-/// ephemeral and never stored in the Thread.
+/// Failed attempts at an answer, with the messages exchanged between the attempts. These messages
+/// are ephemeral and never stored in the Thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GateAttempts {

@@ -1,10 +1,10 @@
 //! The runner stores each step of a run before it performs the step's actions.
 //!
 //! # Storage
-//! Each run has its own log. The first record declares the agents. It is followed by events, and
-//! each step adds a checkpoint with the [`Progress`](crate::Progress). The Thread's log contains
-//! the conversation and the documented state (`SmartState`). Each step is one commit, so any
-//! process can rebuild the state from these two logs. A third log, the run's inbox, receives
+//! Each run has its own log. The first record declares the agents. Later records contain events,
+//! and each step adds a checkpoint with the [`Progress`](crate::Progress). The Thread's log
+//! contains the conversation and the documented state (`SmartState`). Each step is one commit, so
+//! any process can rebuild the state from these two logs. A third log, the run's inbox, receives
 //! commands for the process that owns the run.
 //!
 //! # Ownership
@@ -75,7 +75,7 @@ pub struct Runner {
     pub secret: [u8; 32],
     /// Name of this process as lease owner.
     pub owner: Name,
-    /// Lease duration; another process can take over after it expires.
+    /// Lease duration; another process can take over after the lease expires.
     pub lease: Duration,
     /// Observer that is notified when this process starts or stops driving a run.
     pub watcher: Option<Arc<dyn Watcher>>,
@@ -175,7 +175,7 @@ pub(crate) type RunResult<T> = Result<T, RunError>;
 pub struct RunRequest {
     /// Tenant that owns the run.
     pub tenant: Tenant,
-    /// Thread to continue; `None` creates a new one.
+    /// Thread to continue; `None` creates a new Thread.
     pub thread: Option<LogId>,
     /// Declaration of the run's agents and tools.
     pub casting: RunSpec,

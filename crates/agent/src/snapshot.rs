@@ -1,4 +1,5 @@
-//! Snapshots: a run as one JSON document that another machine, store or version can resume.
+//! Snapshots: a run as one JSON document that another machine, store or Throughline version can
+//! resume.
 //!
 //! The document contains the documented state (`SmartState`), the exact Items that the model sees,
 //! archived tool results, the declaration and the progress. Values that are only valid in the

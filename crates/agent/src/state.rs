@@ -22,7 +22,7 @@ pub struct State {
     pub window: Window,
     /// Progress of the run outside the Thread.
     pub progress: Progress,
-    /// Ids of all tool calls made so far.
+    /// Ids of all tool calls in the conversation and in the tool history.
     pub(crate) calls: HashSet<Name>,
 }
 
@@ -92,7 +92,7 @@ impl State {
         SmartState { messages: Message::from_items(&items), ..self.smart.clone() }
     }
 
-    /// Returns the text of the last message if the agent wrote it.
+    /// Returns the text of the last message, if the agent wrote that message.
     pub fn answer(&self) -> Option<String> {
         let last = self.window.items.last()?.item.place.message;
         let is_last = |entry: &&WindowItem| entry.item.place.message == last;
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// Returns the name of the model for the next call: a fallback model of the gate, a switched
-    /// model, or the agent's own.
+    /// model, or the agent's own model.
     pub fn model(&self) -> Name {
         let part = self.current_agent();
         let alternative = self.progress.gate.as_ref().and_then(|gate| {
@@ -163,8 +163,8 @@ impl State {
         ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
-    /// Sets a key in `ctx`, or removes it for `None`. Returns the state change; `None` if nothing
-    /// changed.
+    /// Sets a key in `ctx`, or removes the key for `None`. Returns the state change; `None` if
+    /// nothing changed.
     pub(crate) fn set_context(&mut self, key: &str, value: Option<Json>) -> Option<StateChange> {
         let ctx = self.smart.ctx.get_or_insert_default();
         let before = ctx.clone();

@@ -79,7 +79,8 @@ struct Step {
     state: State,
     at: Timestamp,
     actions: Vec<Action>,
-    /// Selects the calls that need approval. Only restored runs use a value other than `ByRules`.
+    /// Selects the open calls that need approval. Only restored runs use a value other than
+    /// `ByRules`.
     open_calls: OpenCalls,
 }
 

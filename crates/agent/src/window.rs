@@ -87,7 +87,7 @@ impl Window {
         self.tokens
     }
 
-    /// Returns the Items in the order that the model sees.
+    /// Returns the Items in the order in which the model sees them.
     pub fn visible_items(&self) -> impl Iterator<Item = &Item> {
         self.summary.iter().chain(&self.items).map(|entry| &entry.item)
     }
@@ -111,7 +111,7 @@ impl Window {
         covered
     }
 
-    /// Returns the tool call with this id; `None` if a summary covers it.
+    /// Returns the tool call with this id; `None` if a summary covers the call.
     pub fn call(&self, id: &str) -> Option<&ToolCall> {
         self.items.iter().rev().filter_map(|entry| entry.item.call()).find(|call| *call.id.0 == *id)
     }

@@ -65,7 +65,7 @@ pub(crate) struct Config {
     pub(crate) lines: BTreeMap<String, usize>,
 }
 
-/// Loads `file`, or the first default file that exists. Returns the defaults if there is none.
+/// Loads `file`. Without `file`, loads the first default file that exists, or returns the defaults.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     let file::ParsedConfig { config, errors, .. } = read_config(file)?;
     if errors.is_empty() {

@@ -95,7 +95,7 @@ fn text(seed: u64, length: usize) -> String {
     (0..length).map(letter).collect()
 }
 
-/// Time spent in the model and the tool. It is subtracted from each measurement.
+/// Time spent in the model and the tool, which is subtracted from each measurement.
 #[derive(Default)]
 struct ExternalTime(AtomicU64);
 

@@ -27,7 +27,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns the annotation with these keys, and the run it belongs to.
+    /// Returns the annotation with these keys, and the id of the run that the annotation is
+    /// attached to.
     pub async fn find_annotation(
         &self,
         tenant: &Tenant,

@@ -169,7 +169,7 @@ fn decode_items(records: &[Record]) -> Result<Vec<(u64, Item)>, StoreError> {
     Ok(seqs.map(|record| record.seq).zip(items).collect())
 }
 
-/// Returns the Item with this sequence number in a Thread, if it still exists.
+/// Returns the Item with this sequence number in a Thread; `None` if the Item no longer exists.
 pub(crate) async fn read_item(
     store: &dyn Store,
     tenant: &Tenant,

@@ -35,11 +35,11 @@ impl Runner {
     }
 
     /// Restores a run from a snapshot. The run keeps its ids if they look like generated ids and
-    /// are unused in this store; otherwise it gets new ids. Call [drive](Runner::drive) to continue
-    /// the run.
+    /// are unused in this store; otherwise the run gets new ids. Call [drive](Runner::drive) to
+    /// continue the run.
     ///
-    /// The snapshot is untrusted input. Tools come from this runner, limited to those named in the
-    /// snapshot. Approvals are not carried over: every open call is decided again.
+    /// The snapshot is untrusted input. Tools come from this runner, limited to the tools named in
+    /// the snapshot. Approvals are not carried over: every open call is reviewed again.
     pub async fn restore(&self, tenant: &Tenant, snapshot: Snapshot) -> RunResult<StartedRun> {
         let (thread, run) = (LogId(snapshot.thread.clone()), LogId(snapshot.progress.run.clone()));
         let may_keep = is_generated_id(&thread.0, "thread_")

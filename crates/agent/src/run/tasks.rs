@@ -82,7 +82,7 @@ fn tool_failure(call: Name, idempotent: bool) -> RunInput {
     RunInput::ToolEnded(ToolCompletion { call, answer })
 }
 
-/// Runs a tool. All its progress events are emitted before the result is returned.
+/// Runs a tool. All progress events of the tool are emitted before the result is returned.
 async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> RunInput {
     let (texts, mut progress) = unbounded_channel::<String>();
     let context = ToolContext {

@@ -112,7 +112,7 @@ impl Step {
         }
     }
 
-    /// Applies a person's response to a question: an answer, or the refusal to give one.
+    /// Applies a person's response to a question: an answer, or a refusal to answer.
     pub(super) fn on_question_resolved(
         &mut self,
         resolution: &UserQuestionResolution,

@@ -56,7 +56,7 @@ impl Step {
         Ok(())
     }
 
-    /// Recovers a run after the process that drove it stopped.
+    /// Recovers a run after the process that drove the run stopped.
     pub(super) fn on_interrupted(&mut self) {
         match self.state.progress.phase.clone() {
             Phase::Ended { .. } => self.act(Action::Rest),

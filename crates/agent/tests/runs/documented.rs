@@ -285,8 +285,8 @@ async fn plan_steps_and_plan_events_match_the_documents() {
 const QUESTIONS: &str = r#"[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]"#;
 const ASK: &str = r#"{"questions":[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]}"#;
 
-/// Runs an agent that asks a person and receives this answer. Returns the question and the recorded
-/// events.
+/// Runs an agent that asks a person a question and receives the given answer. Returns the question
+/// and the recorded events.
 async fn ask_question(resolution: &str) -> (String, Arc<EventRecorder>, Scene) {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("ask_user_question", ASK)]),

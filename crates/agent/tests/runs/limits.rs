@@ -39,7 +39,7 @@ impl Tool for ConcurrencyProbe {
     }
 }
 
-/// Returns the final status of a run, and the limit that it reached.
+/// Runs an agent. Returns the final status of the run, and the limit that the run reached, if any.
 async fn limit_of(scene: &Scene, agent: AgentConfig) -> (RunStatus, Option<String>) {
     let (started, status) = scene.run(agent, "go").await;
     let events = scene.events(&started.run).await;

@@ -1,5 +1,5 @@
-//! Two nodes share one PostgreSQL database. The node that drives a run is killed, the other node
-//! resumes the run, and a follower receives every event exactly once.
+//! Tests two nodes that share one PostgreSQL database. The node that drives a run is killed, the
+//! other node resumes the run, and a follower receives every event exactly once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A run that is stopped at any point ends as if it had never been stopped.
+//! Tests that a run that is stopped at any point ends as if it had never been stopped.
 //!
 //! A child process plays a conversation and exits at a given commit, before or right after the
 //! write. This process resumes the run with only the data in the store. Thread, state and effects

@@ -257,7 +257,7 @@ impl<T> Future for DropAfter<'_, T> {
     }
 }
 
-/// Returns random decisions of people on all pending requests.
+/// Returns a random decision for each pending request.
 pub(crate) fn decisions(state: &State, rng: &mut TestRng) -> Vec<RunCommand> {
     let approvals = state.smart.pending_approvals.iter().flatten();
     let approvals = approvals.filter(|pending| pending.status == ToolApprovalStatus::Pending);

@@ -1,5 +1,5 @@
-//! Drives a run in this process, or follows a run that another process drives, and prints its
-//! events.
+//! Drives a run in this process, or follows a run that another process drives. Prints the run's
+//! events in both cases.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -35,7 +35,7 @@ pub(crate) fn questions(state: &State) -> impl Iterator<Item = &PendingUserQuest
     all.filter(|waits| waits.status == UserQuestionStatus::Pending)
 }
 
-/// Prompts for all pending requests and returns the decisions; `None` at end of input.
+/// Prompts for all pending requests and returns the decisions; `None` if the input ends first.
 pub(crate) async fn prompt_decisions(
     state: &State,
     policy: &RedactionPolicy,

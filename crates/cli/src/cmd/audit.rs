@@ -1,4 +1,4 @@
-//! `throughline audit`: checks a request against its provider's rules before it is sent.
+//! `throughline audit`: checks a request against its provider's rules before the request is sent.
 
 use std::process::ExitCode;
 

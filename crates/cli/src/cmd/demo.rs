@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Demo) -> Result<()> {
     demo.finish()
 }
 
-/// State of the demo while it runs.
+/// State of a running demo.
 struct DemoRun<'o> {
     processes: DemoProcesses,
     printer: DemoPrinter,
@@ -65,7 +65,7 @@ impl DemoRun<'_> {
         printer::fact("store", &self.processes.store())
     }
 
-    /// Starts the first worker and kills it during its second thought. Returns the run id.
+    /// Starts the first worker and kills it during the agent's second thought. Returns the run id.
     fn run_until_killed(&mut self) -> Result<String> {
         self.printer.chapter("An agent thinks, plans and calls tools", CLAUDE)?;
         self.printer.command(&format!("run \"{TASK}\" --model {CLAUDE}"))?;
@@ -212,7 +212,7 @@ impl DemoRun<'_> {
         processes.wait_for_interrupt()
     }
 
-    /// Starts a worker and prints its events until it exits.
+    /// Starts a worker and prints the worker's events until the worker exits.
     fn work(&mut self, arguments: &[&str], agent: &str, status: &str) -> Result<()> {
         let mut worker: Worker = self.processes.start_worker(arguments, agent)?;
         let mut status = status;

@@ -1,4 +1,4 @@
-//! `throughline explain`: explains a rule with a request that breaks it.
+//! `throughline explain`: explains a rule, with an example of a request that breaks the rule.
 
 use bytes::Bytes;
 use owo_colors::OwoColorize as _;
@@ -148,7 +148,7 @@ impl ExplainPage {
         }
     }
 
-    /// Prints a document with line numbers, or as a paragraph if it is a single line.
+    /// Prints a document with line numbers, or as a paragraph if the document is a single line.
     fn text(&mut self, document: &str) {
         match Tree::parse(document.to_owned()) {
             Ok(tree) if document.trim().contains('\n') => {

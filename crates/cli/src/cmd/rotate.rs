@@ -1,4 +1,4 @@
-//! `throughline rotate`: replaces the master key of a store while it is in use.
+//! `throughline rotate`: replaces the master key of a store while the store is in use.
 
 use std::process::ExitCode;
 

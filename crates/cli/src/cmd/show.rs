@@ -350,7 +350,8 @@ fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, Str
     }
 }
 
-/// Returns the `type` of an Item's original JSON, or else the name of its first field.
+/// Returns the `type` of an Item's original JSON. If there is no `type`, returns the name of the
+/// first field.
 fn kind_of(item: &Item) -> Option<String> {
     let tree = item.native.as_ref()?.json.tree();
     let kind = tree.root().get("type").and_then(Node::text);

@@ -3,7 +3,7 @@
 //!
 //! The vendors' usual environment variables provide keys and some addresses, as defined in
 //! `throughline_provider`. A provider without a key is still available to callers that send their
-//! own key, or to all callers if the endpoint needs none.
+//! own key, or to all callers if the endpoint needs no key.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ pub(crate) fn apply_overrides(
     ProviderSettings { endpoint: Endpoint::Remote(moved), credential, ..row }
 }
 
-/// Returns the credential that a provider uses if none is configured.
+/// Returns the credential that a provider uses if no credential is configured.
 pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: EnvLookup<'_>) -> Credential {
     // A self-hosted server needs no key, even if its address is configured.
     let is_open =

@@ -41,7 +41,7 @@ pub(crate) struct StoreSettings {
 /// `[agents]`: limits of agent runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AgentSettings {
-    /// Lease duration; another process can take over after it expires.
+    /// Lease duration; another process can take over after the lease expires.
     pub(crate) lease: Duration,
     /// Maximum number of steps per run.
     pub(crate) max_steps: u32,

@@ -1,5 +1,5 @@
-//! A client that drops or corrupts the reasoning in the demo's conversation. It sends its requests
-//! directly to the simulators first, and then through the gateway.
+//! A client that drops or corrupts the reasoning in the demo's conversation. The client sends
+//! requests directly to the simulators first, and then through the gateway.
 //!
 //! A lossy client parses each body into its own types, drops unknown fields, and serialises the
 //! rest.

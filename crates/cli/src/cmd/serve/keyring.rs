@@ -20,7 +20,7 @@ pub(super) struct StoreKeys {
     log: Arc<dyn Log>,
 }
 
-/// Whether the store had keys when it was last checked.
+/// Whether the store had keys at the last check.
 #[derive(Clone, Copy, Default)]
 enum KeyPresence {
     #[default]
