@@ -19,7 +19,7 @@ use crate::load::{self, Connection, LoadResult, LoadSpec};
 use crate::process::Server;
 use crate::reply::Model;
 
-/// Maximum slowdown factor of the probe during abuse.
+/// Maximum factor by which abuse may increase the p99 latency of the probe.
 const MOST: f64 = 3.0;
 /// Number of concurrent abusers that each only hold a connection open.
 const CROWD: usize = 1000;

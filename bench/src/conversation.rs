@@ -130,7 +130,7 @@ impl Conversation {
     }
 }
 
-/// Returns the JSON array or object that follows the first occurrence of `key`.
+/// Returns the JSON array or object after the first occurrence of `key` in the text.
 fn value_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let rest = text.get(memmem::find(text, key)? + key.len()..)?;
     let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
@@ -152,7 +152,7 @@ fn value_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Returns the JSON string that follows the first occurrence of `key`.
+/// Returns the JSON string after the first occurrence of `key` in the text.
 fn text_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let rest = text.get(memmem::find(text, key)? + key.len()..)?;
     let rest = rest.strip_prefix(b"\"")?;

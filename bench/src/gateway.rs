@@ -16,8 +16,8 @@ use crate::process::{self, Server};
 pub(crate) enum Capture {
     Durable,
     Relaxed,
-    /// Replies are not stored. Requests are only parsed and forwarded, without restoring or
-    /// auditing.
+    /// Replies are not stored. Requests are parsed and forwarded, but the gateway neither audits
+    /// them nor restores missing reasoning.
     Off,
 }
 

@@ -121,8 +121,8 @@ impl AgentConfig {
         self
     }
 
-    /// Lists the models that the agent may call: its own, the fallback models and the summary
-    /// model.
+    /// Lists the models that the agent may call: the agent's own model, the fallback models and the
+    /// summary model.
     pub fn models(&self) -> impl Iterator<Item = &Name> {
         [&self.model].into_iter().chain(&self.gate.other_models).chain(&self.context.model)
     }

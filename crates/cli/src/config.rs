@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) agents: AgentSettings,
     /// `[mcp.NAME]` and `[http.NAME]`: tools for agents.
     pub(crate) tools: ToolDeclarations,
-    /// `[redaction]`: patterns that are redacted in agent output.
+    /// `[redaction]`: which text is redacted in agent output.
     pub(crate) redaction: Option<RedactionPolicy>,
     /// `[providers.NAME]` and `[[routes]]`, with the built-in providers.
     pub(crate) routes: Routes,

@@ -26,9 +26,9 @@ pub(crate) struct EventPrinter {
     line: LineContent,
     /// Redacted text of the current line. The last words of the text may still be buffered.
     pieces: StreamRedactor,
-    /// Whether thoughts of this turn were streamed.
+    /// Whether thoughts of the current turn were streamed.
     has_thought: bool,
-    /// Whether the answer of this turn was streamed.
+    /// Whether the answer of the current turn was streamed.
     has_text: bool,
 }
 

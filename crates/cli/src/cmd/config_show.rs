@@ -24,7 +24,7 @@ use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain, push_line, wrapped};
 use throughline_store::without_password;
 
-/// Printed instead of a secret.
+/// Placeholder that is printed instead of a secret.
 const MASK: &str = "…";
 
 pub(crate) fn run(options: &ConfigShow) -> Result<()> {

@@ -49,7 +49,7 @@ fn find(name: &str) -> Result<&'static Rule> {
     Err(Failure::Usage(format!("`{name}` {problem}{hint} `throughline rules` lists all rules")))
 }
 
-/// Returns the rules with the most similar names.
+/// Returns the rules whose ids are most similar to `name`.
 fn nearest(name: &str) -> Vec<&'static Rule> {
     let name = name.to_ascii_lowercase();
     let score = |rule: &'static Rule| {

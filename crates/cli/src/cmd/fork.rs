@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Fork) -> Result<()> {
     })
 }
 
-/// Returns the first unused id derived from the thread's id.
+/// Returns the first unused id for a fork of the thread, such as `THREAD-fork-1`.
 fn free_name(store: &OpenStore, thread: &LogId) -> Result<LogId> {
     let mut number = 1;
     loop {

@@ -99,7 +99,7 @@ fn copy_to_temp_file(from: &mut dyn Read, name: &str) -> Result<File> {
     Ok(file)
 }
 
-/// A file that reports read bytes to a progress meter.
+/// A file that reports the number of bytes read to a progress meter.
 struct MeteredFile<'m> {
     file: File,
     meter: &'m Meter<'m>,

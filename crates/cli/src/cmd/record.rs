@@ -19,7 +19,8 @@ use crate::print::text::{compact, size};
 const READABLE: [&str; 8] =
     ["text", "content", "thinking", "reasoning", "summary", "refusal", "arguments", "message"];
 
-/// Maximum nesting of JSON documents inside strings. For deeper documents, only the size is shown.
+/// Maximum nesting depth of JSON documents inside strings. For deeper documents, only the size is
+/// shown.
 const DEEPEST: usize = 4;
 
 /// Number of bytes after which no more text is collected for an excerpt.
@@ -33,7 +34,7 @@ pub(crate) struct RecordSummary {
     /// Role and kind, such as `assistant thought`; empty if unknown.
     pub(crate) label: String,
     pub(crate) text: String,
-    /// Sizes of the Seals in bytes.
+    /// Sizes of the record's Seals in bytes.
     pub(crate) seals: Vec<usize>,
 }
 

@@ -55,7 +55,7 @@ struct Verdict {
     /// Number of verified chain segments and manifests; `None` for an export.
     chains: Option<(u64, u64)>,
     broken: Option<VerifyFailure>,
-    /// Verified tables; empty for an export.
+    /// Names of the verified tables; empty for an export.
     tables: Vec<&'static str>,
     warnings: Vec<Warning>,
     /// Whether the store was compared with a manifest that was saved elsewhere.

@@ -39,7 +39,7 @@ pub(crate) struct ProviderSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Endpoint {
     /// A remote endpoint: the catalog entry with the configured address and wire. The name of the
-    /// entry identifies the owner of Seals.
+    /// entry identifies the owner of the endpoint's Seals.
     Remote(Arc<Provider>),
     /// The simulators in this process. They serve each model under the catalog entry of its vendor.
     Simulators,

@@ -75,7 +75,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) tool_limit: u32,
     /// Maximum number of concurrent responses.
     pub(crate) max_streams: u32,
-    /// Memory limit in bytes for all concurrent requests, based on estimates.
+    /// Limit in bytes for the estimated memory of all concurrent requests.
     pub(crate) max_request_memory: u64,
     /// Patterns of unknown paths that are forwarded with the operator's key.
     pub(crate) passthrough: Vec<Name>,

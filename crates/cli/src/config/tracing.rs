@@ -14,7 +14,7 @@ use super::shown_variable;
 pub(crate) struct TracingSettings {
     pub(crate) enabled: bool,
     pub(crate) mode: Mode,
-    /// Conversation id for all traces; `None` to use the id of the thread.
+    /// Conversation id for all traces; `None` means the id of the traced thread.
     pub(crate) thread_id: Option<Name>,
     /// Whether traces contain messages, thoughts and tool data.
     pub(crate) log_data: bool,

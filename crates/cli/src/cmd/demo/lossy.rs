@@ -43,12 +43,12 @@ pub(super) struct MistakeResult {
     pub(super) lost: usize,
 }
 
-/// Result of a lossy request through the gateway.
+/// Result of a request that the lossy client sent through the gateway.
 pub(super) struct GatewayResult {
     pub(super) status: u16,
     pub(super) thoughts: usize,
     pub(super) seals: usize,
-    /// Id of the call record in the gateway.
+    /// Id of the gateway's record of the call.
     pub(super) call: String,
 }
 
