@@ -40,7 +40,7 @@ pub enum Action {
     Refuse(Refusal),
 }
 
-/// A request to a person or to the caller that the run waits for.
+/// A pending request. The run waits until a person or the caller responds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HumanRequest {
     /// Id by which a decision refers to this request.
@@ -52,7 +52,7 @@ pub struct HumanRequest {
 }
 
 words! {
-    /// Kind of a pending request. Each string is the name used in the store.
+    /// Kind of a pending request. Each string is the kind's name in the store.
     HumanRequestKind {
         /// Approval of a tool call.
         Approval = "approval",
@@ -89,8 +89,8 @@ pub struct Refusal {
 }
 
 words! {
-    /// Category of a refusal, which callers map to a status code. Each string is the name used in
-    /// the store.
+    /// Category of a refusal, which callers map to a status code. Each string is the category's
+    /// name in the store.
     RefusalKind {
         /// The named run, call or request does not exist.
         NotFound = "not-found",

@@ -1,7 +1,7 @@
 //! Compaction: replaces older exchanges with a summary and archives their tool results.
 //!
-//! Summarised Items stay in the Thread. The current exchange is never cut. If the model's Seals are
-//! prefix-bound, compaction never happens during an exchange.
+//! Summarised Items stay in the Thread. The current exchange is never summarised. If the model's
+//! Seals are prefix-bound, compaction never happens during an exchange.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Agent declarations, built in Rust or parsed from `agent.toml` or HTTP. The JSON and TOML field
-//! names are public API.
+//! Agent declarations, built in Rust or parsed from `agent.toml` or an HTTP request. The JSON and
+//! TOML field names are public API.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ impl AgentConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HumanInTheLoop {
-    /// Enables questions to a person with the tool `ask_user_question`.
+    /// Enables the tool `ask_user_question`, which the model uses to ask a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask_user: Option<AskUser>,
     /// Tools that need approval for every call, in addition to tools whose own declaration requires
@@ -220,7 +220,8 @@ pub struct ContextPolicy {
     /// Size of the conversation, in tokens, that triggers a summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger_tokens: Option<u64>,
-    /// Number of recent exchanges that are never summarised.
+    /// Number of exchanges before the current exchange that are not summarised, as long as they fit
+    /// in half of the trigger size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_turns: Option<u64>,
     /// Model that writes summaries; defaults to the agent's own model.
@@ -234,7 +235,7 @@ pub struct ContextPolicy {
 pub struct Handoff {
     /// Name of the agent that takes over.
     pub to: Name,
-    /// Description for the model that states when to hand over.
+    /// Text that explains to the model when to hand over to this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
 }

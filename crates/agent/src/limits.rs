@@ -76,7 +76,8 @@ pub(crate) struct Preset {
     pub(crate) context_tokens: u64,
     /// Conversation size, in tokens, that triggers a summary.
     pub(crate) trigger_tokens: u64,
-    /// Number of recent exchanges that are never summarised.
+    /// Number of exchanges before the current exchange that are not summarised, as long as they fit
+    /// in half of the trigger size.
     pub(crate) keep_turns: u64,
 }
 

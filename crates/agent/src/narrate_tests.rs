@@ -1,4 +1,4 @@
-//! Tests of the sentences for events.
+//! Tests of the sentences that describe events.
 
 use throughline_json::Json;
 use throughline_spec::{Pattern, RedactionPolicy, RunEvent};

@@ -41,7 +41,7 @@ pub struct Progress {
     /// Tokens and cost of the whole run so far.
     #[serde(default)]
     pub spent: UsageTotals,
-    /// Tokens and cost per answering model.
+    /// Tokens and cost for each model that answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_model: Vec<ModelUsage>,
     /// Start of the running time. Each wait for a person moves this time forward, so waits are not
@@ -110,7 +110,7 @@ pub enum Phase {
     Waiting,
     /// The run is over.
     Ended {
-        /// Completed, failed or cancelled.
+        /// Final status: completed, failed or cancelled.
         status: RunStatus,
         /// Why the run ended, as text.
         reason: Name,
@@ -134,7 +134,7 @@ words! {
 }
 
 impl Purpose {
-    /// Returns whether the answer belongs to the conversation.
+    /// Returns whether the answer to a call with this purpose becomes part of the conversation.
     pub fn is_turn(self) -> bool {
         matches!(self, Self::Turn | Self::Final)
     }

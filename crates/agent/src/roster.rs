@@ -73,7 +73,8 @@ impl std::fmt::Debug for ResolvedRun {
 }
 
 impl ResolvedRun {
-    /// Validates a declaration and applies defaults. `counter` estimates tokens for this run.
+    /// Validates a declaration and applies defaults. `counter` estimates the token counts of the
+    /// run.
     pub fn new(casting: RunSpec, counter: Arc<dyn TokenCounter>) -> Result<Self, InvalidConfig> {
         if !casting.agents.contains_key(&casting.first) {
             let problem = format!("is not a declared agent; {}", names(&casting.agents));

@@ -73,7 +73,7 @@ pub struct Runner {
     pub costs: Option<Arc<dyn CostEstimator>>,
     /// Secret that all Thread secrets are derived from.
     pub secret: [u8; 32],
-    /// Name of this process as lease owner.
+    /// Name under which this process holds leases.
     pub owner: Name,
     /// Lease duration; another process can take over after the lease expires.
     pub lease: Duration,
@@ -257,13 +257,14 @@ impl Runner {
         self
     }
 
-    /// Creates and stores a run without driving it. Call [`Runner::drive`] to execute it.
+    /// Creates and stores a run without driving it. Call [`Runner::drive`] to execute the run.
     pub async fn start(&self, mut start: RunRequest) -> RunResult<StartedRun> {
         let bodies = std::mem::take(&mut start.said);
         self.start_with(start, RunInput::Said(bodies)).await
     }
 
-    /// Creates a run that only summarises the Thread, without driving it.
+    /// Creates and stores a run that only summarises the Thread. Call [`Runner::drive`] to execute
+    /// the run.
     pub async fn start_compaction(&self, start: RunRequest) -> RunResult<StartedRun> {
         self.start_with(start, RunInput::Compact).await
     }

@@ -62,7 +62,7 @@ impl LogCreation {
 pub(crate) struct CommittedStep {
     /// Actions to perform after the commit.
     pub(crate) actions: Vec<Action>,
-    /// The existing run that was created with the same idempotency keys.
+    /// The existing run that was created with the same idempotency keys, if any.
     pub(crate) repeated: Option<StartedRun>,
 }
 

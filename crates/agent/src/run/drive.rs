@@ -136,8 +136,8 @@ impl Runner {
     }
 }
 
-/// Returns the outcome of the inbox command `seq`, if this record of the run's log contains that
-/// outcome.
+/// Returns the outcome of the inbox command with sequence number `seq`, if this record of the run's
+/// log contains the outcome.
 fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
     let mut events = unpack_events(record).unwrap_or_default().into_iter();
     let refusal = events.find_map(|(_, event)| {

@@ -58,7 +58,7 @@ fn context(smart: &SmartState, key: &str) -> Option<Tree> {
 /// Where to load a run's Thread from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThreadSource {
-    /// Take the entry out of the cache, or read the store. Used by the owner of the run.
+    /// Take the Thread out of the cache, or read it from the store. Used by the owner of the run.
     Cache,
     /// Read only the store and leave the cache entry in place. Used to read or export a run.
     Store,
