@@ -1,8 +1,8 @@
 //! Run events, which report everything that happens in a run.
 //!
 //! Each event is an object with a `type`. Events with unknown types are kept verbatim. Events from
-//! a subagent's run have the undeclared members `subagentId`, `subagentName` and `delegatedTo`,
-//! which are kept like all unknown members.
+//! a subagent's run also have `subagentId`, `subagentName` and `delegatedTo`. These members are not
+//! declared, so they are kept as unknown members.
 
 mod events;
 
@@ -19,7 +19,7 @@ macro_rules! run_events {
         #[derive(Clone, Debug, PartialEq)]
         pub enum RunEvent {
             $($(#[$about])* $variant(run_events!(@payload $event $(in $container)?)),)+
-            /// An event of another type, verbatim.
+            /// An event whose type is unknown, kept verbatim.
             Unknown(Json),
         }
 
@@ -46,8 +46,8 @@ macro_rules! run_events {
                 }
             }
 
-            /// Returns the event's `type`, which sinks use for filtering and policies for
-            /// redaction.
+            /// Returns the event's `type`. Sinks filter by this name, and redaction policies match
+            /// it.
             pub fn name(&self) -> Cow<'static, str> {
                 match self {
                     $(Self::$variant(_) => $event::TYPE.into(),)+
@@ -71,7 +71,7 @@ macro_rules! run_events {
 run_events! {
     /// A tool started, returned, failed or was skipped.
     ToolCall(ToolCallEvent),
-    /// A tool call waits for a person's approval, or was decided.
+    /// A tool call is waiting for a person's approval, or a person has decided.
     ToolApproval(ToolApprovalEvent),
     /// The model asked the user a question, or the user answered.
     UserQuestion(UserQuestionEvent),
@@ -109,7 +109,7 @@ run_events! {
     Limit(LimitEvent),
     /// An answer failed a gate check, or passed after a retry.
     Gate(GateEvent),
-    /// The Fates of a request's Items and Seals.
+    /// What happened to a request's Items and Seals, as their Fates.
     Replay(ReplayEvent),
     /// The usage and cost of a turn, and of the run so far.
     Usage(UsageEvent in Box),

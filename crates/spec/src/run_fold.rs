@@ -2,10 +2,10 @@
 //!
 //! The console, traces and the thought map all use [`RunFold`], so they show the same numbers.
 //!
-//! An attempt is one model call. A turn has several attempts if the gate retries it. It also has
-//! several if a process takes over a run whose previous process died during a model call. Older
-//! Journals have no `turn start` for resumed attempts. In these Journals, the first answer event
-//! after `turn discarded` implies the missing start.
+//! An attempt is one model call. A turn has several attempts if the gate retries the call, or if a
+//! process dies during the call and another process takes over. Older Journals have no `turn start`
+//! for resumed attempts. In these Journals, the first answer event after `turn discarded` implies
+//! the missing start.
 
 #[cfg(test)]
 #[path = "run_fold_tests.rs"]
@@ -26,7 +26,7 @@ use crate::run_event::{
 pub struct RunCounts {
     /// The number of the last turn.
     pub turns: u64,
-    /// Model calls for turns, without reflections and summaries.
+    /// Number of model calls, except calls for reflections and summaries.
     pub attempts: u64,
     /// Attempts whose answer was discarded.
     pub discarded: u64,
@@ -70,7 +70,8 @@ pub struct Attempt {
     pub start: Timestamp,
     /// The requested model; `None` if the Journal does not name it.
     pub model: Option<Name>,
-    /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
+    /// The purpose of the call: `reflection`, `summary` or `final`. Absent for a regular step of
+    /// the run.
     pub purpose: Option<Name>,
 }
 
@@ -80,8 +81,8 @@ impl Attempt {
         Self { turn: event.turn, number: 1, start: at, model, purpose }
     }
 
-    /// Returns whether the call is for a reflection or a summary. Such calls have no `turn end`
-    /// event.
+    /// Returns whether the call is for a reflection or a summary. Calls for these purposes have no
+    /// `turn end` event.
     pub fn is_side_call(&self) -> bool {
         self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
     }
@@ -94,33 +95,35 @@ pub enum AttemptEnd {
     Accepted,
     /// The answer was discarded.
     Discarded,
-    /// The Journal has no end event for the attempt, but a later event implies that the call is
-    /// over.
+    /// The attempt's end event is missing from the Journal, but a later event implies that the call
+    /// is over.
     Left,
 }
 
-/// How one event changed a run's attempts. The changes apply in field order.
+/// How one event changed a run's attempts. The changes apply in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptChange {
-    /// The attempt that was open before this event and has no end event.
+    /// The attempt that was open before this event and whose end event is missing.
     pub left: Option<Attempt>,
-    /// The attempt that this event opens, explicitly with `turn start` or implicitly.
+    /// The attempt that this event starts: explicitly with `turn start`, or implicitly as its first
+    /// answer event.
     pub opened: Option<Attempt>,
     /// The attempt that this event ends.
     pub ended: Option<(Attempt, AttemptEnd)>,
 }
 
-/// The state of folding one run's events, which must be pushed in Journal order.
+/// Folds the events of one run. The events must be pushed in Journal order.
 #[derive(Clone, Debug, Default)]
 pub struct RunFold {
     counts: RunCounts,
     models: Vec<Name>,
     open: Option<Attempt>,
-    /// The last discarded attempt. It is repeated if an answer event follows without a start event.
+    /// The last discarded attempt. If an answer event follows without a start event, it belongs to
+    /// a new attempt at the same call.
     repeatable: Option<Attempt>,
-    /// The last attempt, used to number the attempts of its turn.
+    /// The last attempt. Its number determines the number of the next attempt in the same turn.
     last: Option<Attempt>,
-    /// Tool calls that started and have not ended; a restarted call counts once.
+    /// The ids of tool calls that have started but not ended. A restarted call counts only once.
     started: BTreeSet<Name>,
 }
 
@@ -140,7 +143,8 @@ impl RunFold {
         self.open.as_ref()
     }
 
-    /// Notes that events at this position were erased, so the end of the open attempt is unknown.
+    /// Records that the events at this position were erased, so the outcome of the open attempt is
+    /// unknown.
     pub fn skip_erased(&mut self) {
         self.open = None;
         self.repeatable = None;
@@ -232,8 +236,8 @@ impl RunFold {
         attempt
     }
 
-    /// Handles an answer event, which implies a start if a discarded attempt has no start event
-    /// after it.
+    /// Handles an answer event. If the last attempt was discarded and none was started since, the
+    /// answer event implies a new attempt.
     fn answer(&mut self) -> AttemptChange {
         let repeated = self.repeatable.take().filter(|_| self.open.is_none());
         let opened = repeated.map(|attempt| self.begin(attempt));

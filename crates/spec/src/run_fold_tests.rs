@@ -1,5 +1,5 @@
-//! Tests that counts are the same after crashes, retries and model switches, and for older
-//! Journals.
+//! Tests that crashes, retries, model switches and older Journals do not change the counts of a
+//! run.
 
 use jiff::Timestamp;
 use throughline_json::Json;

@@ -1,9 +1,9 @@
 //! `SmartState`: the complete state of an agent's run as one document that can be stored, shown and
 //! resumed.
 //!
-//! Every record writes its members in document order, omits absent members and keeps unknown ones.
-//! Empty and absent lists are distinct, so parsing and writing a document does not change it. Dates
-//! are kept as written; [`crate::RawInstant`] parses them.
+//! Every record writes its members in document order, omits absent members and keeps unknown
+//! members. Empty and absent lists are distinct, so parsing and writing a document does not change
+//! it. Dates are kept as text; [`crate::RawInstant`] parses them.
 
 mod approval;
 mod memory;
@@ -33,25 +33,25 @@ record! {
         "messages" => messages: Vec<Message>,
         /// The tool executions.
         "toolHistory" => tool_history?: Vec<ToolExecution>,
-        /// Tool executions whose results the model no longer sees in full.
+        /// Tool executions whose full results are no longer sent to the model.
         "toolHistoryArchived" => tool_history_archived?: Vec<ToolExecution>,
         /// The summaries of older messages, as text.
         "summaries" => summaries?: Vec<Name>,
         /// The summaries of older messages in structured form.
         "summaryRecords" => summary_records?: Vec<SummaryRecord>,
-        /// Facts to remember.
+        /// Facts that the agent remembers across turns.
         "memoryFacts" => memory_facts?: Vec<MemoryFact>,
         /// The current plan. `null` means that there is none; see [`SmartState::current_plan`].
         "plan" => plan?: Nullable<Plan>,
         /// The version of the latest plan.
         "planVersion" => plan_version?: u64,
-        /// The notes between tool calls, for timelines and review.
+        /// The agent's notes between tool calls, for timelines and review.
         "reflections" => reflections?: Vec<ReflectionRecord>,
         /// Tool calls that wait for a person's decision or have received it.
         "pendingApprovals" => pending_approvals?: Vec<PendingToolApproval>,
         /// Questions that wait for a person's answer or have received it.
         "pendingUserQuestions" => pending_user_questions?: Vec<PendingUserQuestion>,
-        /// Arbitrary data of the run and its caller, verbatim.
+        /// Arbitrary data that the run or its caller stored, verbatim.
         "ctx" => ctx?: Vec<(Name, Json)>,
     }
 }

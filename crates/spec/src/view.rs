@@ -1,7 +1,7 @@
-//! Views, each of which parses and writes the JSON of one type of document.
+//! Views: each view parses and writes the JSON of one document type.
 //!
 //! The Items are authoritative: they contain the order of parts, the Seals with their owners, and
-//! the native JSON. Each view documents what it omits.
+//! the native JSON. Each view documents which of these data it omits.
 
 mod details;
 mod letta;

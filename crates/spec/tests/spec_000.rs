@@ -1,4 +1,4 @@
-//! Tests for document 000, `RawThought`: JSON round trips, and each rule.
+//! Tests for document 000, `RawThought`: JSON round trips, and each rule in the document.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -29,7 +29,7 @@ fn thought(item: &Item) -> &Thought {
     thought
 }
 
-/// Returns a valid document with one member replaced or added.
+/// Returns the JSON of a valid `RawThought` with one member replaced or added.
 fn with(key: &str, value: &str) -> String {
     let members = [
         ("id", r#""t1""#),

@@ -1,4 +1,4 @@
-//! Tests for document 001, `LLMMessage`: JSON round trips, and each rule.
+//! Tests for document 001, `LLMMessage`: JSON round trips, and each rule in the document.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,5 +1,5 @@
 //! Tests for document 002, Letta's `ReasoningMessage` and `HiddenReasoningMessage`: JSON round
-//! trips, and each rule.
+//! trips, and each rule in the document.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

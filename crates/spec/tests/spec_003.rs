@@ -1,6 +1,6 @@
 //! Tests for document 003, provider-agnostic reasoning replay: the three variants, the format
-//! discriminator, the attachment of handles, and when replay is required. Each test quotes the
-//! sentence that it covers.
+//! discriminator, the attachment of handles, and when replay is required. Most tests quote the
+//! sentence of the document that they cover.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -304,7 +304,8 @@ fn reasoning_of_one_turn_is_replayed_on_the_next() {
     );
 }
 
-/// A turn without Thoughts is unchanged. Existing details are replaced, not duplicated.
+/// If there are no elements to add, the message is unchanged. Existing details are replaced, not
+/// duplicated.
 #[test]
 fn codec_neither_adds_nor_duplicates_details() {
     let codec = OpenRouterReasoningCodec;
@@ -318,8 +319,8 @@ fn codec_neither_adds_nor_duplicates_details() {
     assert_eq!(codec.parse_response(&json(r#"{"reasoning_details":null}"#)), []);
 }
 
-/// "Gemini binds `thoughtSignature` to a specific Part": the handle names its call, and another
-/// call's handle does not count.
+/// "Gemini binds `thoughtSignature` to a specific Part": the handle contains the id of its call,
+/// and a handle for another call does not count.
 #[test]
 fn geminis_signature_belongs_to_its_own_call() {
     let calls = [Name::from("call_1"), Name::from("call_2")];
@@ -476,7 +477,8 @@ fn every_block_is_checked_separately() {
     assert_eq!(violations(&items), [unsigned_at(1), unsigned_at(2)]);
 }
 
-/// Blocks must be in the provider's order without duplicates, and stream fragments are not blocks.
+/// Blocks must be in the provider's order, without duplicates, and must not be split into stream
+/// fragments.
 #[test]
 fn wrong_order_duplicates_and_fragments_are_reported() {
     let (one, two) = (signed(CLAUDE, "YQ==", 0), signed(CLAUDE, "Yg==", 1));
@@ -529,7 +531,7 @@ fn target(family: &str, reads: &[&str], account: &str) -> Target {
     Target { origin: Arc::new(origin), provider: Arc::new(provider), profile: Arc::new(profile) }
 }
 
-/// All Seals in a turn come from one vendor, and only some models can read them.
+/// All Seals in a turn must come from one vendor, and the target must be able to read them.
 #[test]
 fn foreign_owner_and_model_are_reported() {
     let foreign = |item, format| ReplayViolation::Foreign { item, format };
@@ -550,7 +552,7 @@ fn foreign_owner_and_model_are_reported() {
     }
 }
 
-/// "Diagnostic about a single assistant turn's reasoning state": the audit as JSON.
+/// "Diagnostic about a single assistant turn's reasoning state": the audit is printed as JSON.
 #[test]
 fn the_audit_prints_its_json() {
     let items = [signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1), summary("unknown")];

@@ -1,4 +1,5 @@
-//! Tests for document 004, `ReasoningConfig`: JSON round trips, presets, and each rule.
+//! Tests for document 004, `ReasoningConfig`: JSON round trips, presets, and each rule in the
+//! document.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -131,7 +132,7 @@ fn native_false_and_reflection_false_disable_each() {
     assert_eq!(resolve(text), ResolvedReasoning { native: Some(off()), reflection: None });
 }
 
-/// Disabling must be explicit in the request, because many models think by default.
+/// Disabled reasoning must be explicit in the request, because many models reason by default.
 fn off() -> NativeReasoning {
     NativeReasoning { enabled: Some(false), ..NativeReasoning::default() }
 }

@@ -1,4 +1,4 @@
-//! Tests for document 004, run events: JSON round trips, and unknown events.
+//! Tests for document 004, run events: JSON round trips, and events of unknown types.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail loudly")]
 
 use throughline_json::Json;

@@ -11,8 +11,8 @@ use throughline_json::Name;
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Compiles the expression, which may start with `(?i)` to ignore case. Fails if it matches an
-    /// empty text.
+    /// Compiles a regular expression. A leading `(?i)` makes it ignore case. Fails if the
+    /// expression is invalid or matches the empty string.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         let invalid = |problem: String| InvalidPattern { pattern: Name::from(text), problem };
         let compiled = Regex::new(text).map_err(|error| invalid(reason(&error)))?;
@@ -60,17 +60,18 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-/// A pattern is not a valid expression, or it matches an empty text.
+/// The error for a pattern that is not a valid regular expression or matches the empty string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot use the pattern {pattern:?}: {problem}")]
 pub struct InvalidPattern {
     /// The rejected expression.
     pub pattern: Name,
-    /// The reason, as a clause without a final period.
+    /// The reason for the rejection, as a clause without a final period.
     pub problem: String,
 }
 
-/// Returns the last line of the compiler's message, which states the problem.
+/// Returns the last line of the regex compiler's message, because only that line states the
+/// problem.
 fn reason(error: &regex::Error) -> String {
     let drawing = error.to_string();
     let last = drawing.lines().last().unwrap_or_default().trim();
@@ -78,8 +79,8 @@ fn reason(error: &regex::Error) -> String {
 }
 
 /// Patterns for common secrets. Each pattern starts with a rare prefix and matches the whole
-/// secret, so that no part remains visible. No pattern needs a long look-ahead to find its end,
-/// which keeps matching linear.
+/// secret, so that no part remains visible. No pattern needs a long look-ahead, so matching takes
+/// linear time.
 pub(super) const BUILT_IN: [&str; 8] = [
     // Provider keys that start with `sk-`: OpenAI, Anthropic, OpenRouter, DeepSeek, Moonshot and
     // others.

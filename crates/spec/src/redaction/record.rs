@@ -10,10 +10,10 @@ use crate::redaction::{REDACTED, RedactionPolicy, ThoughtRedaction, without_piec
 use crate::run_event::RunEvent;
 
 impl RedactionPolicy {
-    /// Redacts the content of a stored record; `None` if the content stays unchanged.
+    /// Redacts the content of a stored record. Returns `None` if nothing was redacted.
     ///
-    /// Thoughts in a stored record cannot be recognized by their position, so the thinking patterns
-    /// apply to every text.
+    /// The position of a text does not show whether it is a Thought. The thinking patterns
+    /// therefore apply to every text in the record.
     pub fn redact_record(&self, kind: &str, content: &Bytes) -> Option<Bytes> {
         if *self == Self::nothing() {
             return None;
@@ -27,8 +27,8 @@ impl RedactionPolicy {
         }
     }
 
-    /// Redacts a stored run event. The text of stream pieces is replaced completely, because a
-    /// match may span several pieces. A later event contains the complete text.
+    /// Redacts a stored run event. The text of a stream piece is replaced completely, because a
+    /// secret may span several pieces. A later event contains the complete text.
     pub fn redact_stored_event<'e>(&self, event: &'e Json) -> Cow<'e, Json> {
         if *self == Self::nothing() {
             return Cow::Borrowed(event);
@@ -57,7 +57,8 @@ impl RedactionPolicy {
         }
     }
 
-    /// Redacts each event in a pack separately; `None` if no event changes.
+    /// Redacts each event in a pack separately. Returns `None` if no event contained anything to
+    /// redact.
     fn redact_events(&self, content: &Bytes) -> Option<Bytes> {
         let events = split_pack(content);
         let redacted = events.iter().map(|event| match Json::parse(event.clone()) {

@@ -24,7 +24,7 @@ fn redacted(policy: &RedactionPolicy, text: &str) -> String {
     policy.redact_json(&json(text), ThoughtRedaction::Redact).as_str().to_owned()
 }
 
-/// Returns `count` characters that resemble a key.
+/// Returns a string of `count` characters that resembles an API key.
 fn letters(count: usize) -> String {
     "aB3dE5gH".chars().cycle().take(count).collect()
 }
@@ -285,7 +285,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
     assert_eq!(redacted(&policy(FULL), &deep), expected);
 }
 
-/// Generates values with secrets, Thoughts and names of all kinds.
+/// Generates JSON values that contain secrets, Thoughts and all kinds of member names.
 fn value() -> impl Strategy<Value = serde_json::Value> {
     let text = prop_oneof![
         "[a-zA-Z \\[\\]\u{e9}\"\\\\]{0,12}",

@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use crate::redaction::{Pattern, REDACTED};
 
-/// Maximum number of passes. A redaction can create new matches; if matches remain after the last
-/// pass, the whole text is redacted. This keeps the time linear.
+/// Maximum number of redaction passes over one text, because a replacement can create new matches.
+/// If matches remain after the last pass, the whole text is redacted. The limit keeps the time
+/// linear.
 const PASSES: usize = 8;
 
-/// Replaces every match with [`REDACTED`]. Text inside an existing [`REDACTED`] never matches.
+/// Replaces every match of a pattern with [`REDACTED`]. Text inside an existing [`REDACTED`] never
+/// matches.
 pub(super) fn redact<'t>(text: &'t str, patterns: &[&Pattern]) -> Cow<'t, str> {
     let mut redacted = Cow::Borrowed(text);
     for _ in 0..PASSES {
@@ -24,7 +26,7 @@ pub(super) fn redact<'t>(text: &'t str, patterns: &[&Pattern]) -> Cow<'t, str> {
     }
 }
 
-/// Runs one pass; `None` if nothing matches.
+/// Runs one redaction pass over the text. Returns `None` if no pattern matches.
 fn redact_once(text: &str, patterns: &[&Pattern]) -> Option<String> {
     let redactions = redacted_ranges(text);
     let matches = patterns.iter().flat_map(|pattern| pattern.matches(text));

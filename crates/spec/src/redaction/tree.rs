@@ -1,4 +1,5 @@
-//! Redacts a JSON value by editing its text, so that all other bytes stay unchanged.
+//! Redacts a JSON value by editing its text, so that all bytes outside the redacted values stay
+//! unchanged.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,7 +10,7 @@ use throughline_json::{self as json, Json, JsonKind, Name, Node};
 
 use crate::redaction::{Pattern, REDACTED, RedactionPolicy, ThoughtRedaction, text};
 
-/// Members whose values are or contain Thoughts.
+/// Names of members whose value is a Thought or contains Thoughts.
 const THOUGHTS: [&str; 9] = [
     "thinking",
     "thinkingBlocks",
@@ -22,7 +23,7 @@ const THOUGHTS: [&str; 9] = [
     "reflections",
 ];
 
-/// Members that contain a Thought's text, inside an object that contains Thoughts.
+/// Names of members that contain a Thought's text if the enclosing object contains Thoughts.
 const TEXTS: [&str; 9] = [
     "text",
     "content",
@@ -35,7 +36,7 @@ const TEXTS: [&str; 9] = [
     "delta",
 ];
 
-/// Members that contain sealed values, in any object.
+/// Names of members that contain a sealed value in any object.
 const SEALS: [&str; 9] = [
     "thoughtSignature",
     "thought_signature",
@@ -48,14 +49,15 @@ const SEALS: [&str; 9] = [
     "provider_meta",
 ];
 
-/// Members that contain sealed values only inside an object that contains Thoughts.
+/// Names of members that contain a sealed value only if the enclosing object contains Thoughts.
 const SEALS_OF_THOUGHTS: [&str; 2] = ["signature", "data"];
 
-/// Substrings of `type` that mark an object as containing Thoughts or a stream piece of a Thought.
+/// Substrings of an object's `type` which mean that the object contains Thoughts or a piece of a
+/// streamed Thought.
 const KINDS: [&str; 6] =
     ["thinking", "thought", "reasoning", "reflection", "summary_text", "signature"];
 
-/// Whether a value belongs to a Thought, which depends on the enclosing objects.
+/// Describes where a value is located, which determines whether it belongs to a Thought.
 #[derive(Clone, Copy)]
 struct ValueContext {
     /// Whether the value is inside an object that contains Thoughts.
@@ -91,7 +93,7 @@ struct RedactionEdits<'p> {
     policy: &'p RedactionPolicy,
     secrets: Vec<&'p Pattern>,
     of_thoughts: Vec<&'p Pattern>,
-    /// Returns the start offsets of the values selected by the paths in `fields`.
+    /// Start offsets of the values that the paths in the policy's `fields` select.
     removed: HashSet<usize>,
     replacements: Vec<(Range<usize>, Json)>,
 }
@@ -171,7 +173,7 @@ impl<'p> RedactionEdits<'p> {
         }
     }
 
-    /// Collects the values below a member that are selected by the paths in `fields`.
+    /// Collects the values below the member `name` that the paths in the policy's `fields` select.
     fn follow_paths(&mut self, name: &str, value: Node<'_>) {
         let policy = self.policy;
         for (_, paths) in policy.fields.iter().filter(|(key, _)| &**key == name) {

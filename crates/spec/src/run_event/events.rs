@@ -1,8 +1,8 @@
 //! The run events, one record per event type.
 //!
-//! The specification defines `PlanEvent`, `ReflectionEvent` and `UserQuestionEvent`. It only names
-//! the other events, whose members follow the system that the specification comes from.
-//! "Throughline extension" marks additions.
+//! The specification defines `PlanEvent`, `ReflectionEvent` and `UserQuestionEvent`, and only names
+//! the other events. Their members follow the system that the specification is based on.
+//! "Throughline extension" marks members and events that Throughline added.
 
 use throughline_json::{Json, Name, Number, record, words};
 
@@ -47,7 +47,7 @@ words! {
         Cancelled = "cancelled",
     }
 
-    /// What read or changed the plan.
+    /// The component that read or changed the plan.
     PlanSource {
         /// The model's plan tool.
         ManageTodoList = "manage_todo_list",
@@ -61,11 +61,11 @@ words! {
         Read = "read",
         /// The plan was replaced.
         Write = "write",
-        /// Some steps changed.
+        /// Some steps of the plan were changed.
         Update = "update",
     }
 
-    /// The direction that a guardrail checks.
+    /// The direction of the content that a guardrail checks.
     GuardrailPhase {
         /// Content sent to the model.
         Request = "request",
@@ -113,7 +113,7 @@ words! {
         Discarded = "discarded",
     }
 
-    /// Whether an event contains a piece of a Thought or the whole Thought.
+    /// Whether an event contains a piece of a Thought or reports that the Thought is complete.
     ThoughtPhase {
         /// A piece of the Thought.
         Delta = "delta",
@@ -123,11 +123,11 @@ words! {
 
     /// The outcome of a gate check.
     GatePhase {
-        /// The model is called again.
+        /// The answer failed the check, and the model is called again.
         Retried = "retried",
         /// A retry produced a valid answer.
         Recovered = "recovered",
-        /// All attempts failed.
+        /// The answers of all attempts failed the check.
         Failed = "failed",
     }
 }
@@ -157,7 +157,7 @@ record! {
         "durationMs" => duration_ms?: Number,
     }
 
-    /// A tool call waits for a person's approval, or was decided.
+    /// A tool call is waiting for a person's approval, or a person has decided.
     ToolApprovalEvent is "tool_approval" {
         /// The status of the approval.
         "status" => status: ToolApprovalEventStatus,
@@ -187,17 +187,18 @@ record! {
         "questions" => questions?: Vec<UserQuestionItem>,
         /// The answers.
         "answers" => answers?: UserQuestionAnswerSet,
-        /// The person who answered.
+        /// The person who answered the questions.
         "answeredBy" => answered_by?: Name,
         /// Whether free text is allowed.
         "allowFreeText" => allow_free_text?: bool,
     }
 
-    /// The plan was read or changed. The event is a snapshot; the current plan is in the state.
+    /// The plan was read or changed. The event contains a snapshot of the plan; the current plan is
+    /// in the run's state.
     PlanEvent is "plan" {
-        /// The source of the access.
+        /// The component that read or changed the plan.
         "source" => source: PlanSource,
-        /// The operation.
+        /// The operation on the plan.
         "operation" => operation?: PlanOperation,
         /// The steps of the plan.
         "todoList" => todo_list?: Vec<PlanStepRecord>,
@@ -225,9 +226,9 @@ record! {
         "durationMs" => duration_ms?: Number,
         /// The previous summary.
         "previousSummary" => previous_summary?: Name,
-        /// The token count of the conversation before.
+        /// The token count of the conversation before the summarization.
         "tokenCountBefore" => token_count_before?: u64,
-        /// The token count of the conversation after.
+        /// The token count of the conversation after the summarization.
         "tokenCountAfter" => token_count_after?: u64,
         /// The number of archived tool results.
         "archivedCount" => archived_count?: u64,
@@ -243,7 +244,7 @@ record! {
         "content" => content: Name,
     }
 
-    /// Usage and limits of the run. All other members are kept as unknown.
+    /// The usage and limits of the run. All other members are kept as unknown members.
     #[derive(Default)]
     MetadataEvent is "metadata" {
         /// The provider's usage, verbatim.
@@ -312,7 +313,7 @@ record! {
     CancelledEvent is "cancelled" {
         /// The stage at which the run was cancelled.
         "stage" => stage?: Name,
-        /// The reason.
+        /// The reason for the cancellation.
         "reason" => reason?: Name,
     }
 
@@ -322,13 +323,13 @@ record! {
         "phase" => phase: SubagentPhase,
         /// The name or role of the subagent.
         "name" => name: Name,
-        /// The id of this execution.
+        /// The id of this execution of the subagent.
         "id" => id: Name,
         /// The source of the subagent's definition.
         "mode" => mode: SubagentMode,
         /// The id of the tool call that started the subagent.
         "parentToolCallId" => parent_tool_call_id?: Name,
-        /// Whether other subagents run in parallel.
+        /// Whether other subagents run in parallel with this one.
         "parallel" => parallel?: bool,
         /// The task of the subagent.
         "input" => input?: Name,
@@ -378,7 +379,8 @@ record! {
         "turn" => turn: u64,
         /// The called model.
         "model" => model?: Name,
-        /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
+        /// The purpose of the call: `reflection`, `summary` or `final`. Absent for a regular step
+        /// of the run.
         "purpose" => purpose?: Name,
         /// Why the answer ended or was discarded.
         "reason" => reason?: Name,
@@ -386,30 +388,30 @@ record! {
         "items" => items?: Vec<Name>,
     }
 
-    /// A message was sent to the model. The event records ephemeral messages too, which no Thread
-    /// stores. Throughline extension.
+    /// A message was sent to the model. Ephemeral messages are also reported, although no Thread
+    /// stores them. Throughline extension.
     MessageEvent is "message" {
-        /// The role of the speaker.
+        /// The role of the message's sender.
         "role" => role: Name,
         /// The text of the message.
         "content" => content: Name,
         /// Whether the message is ephemeral, so that the Thread does not store it.
         "ephemeral" => ephemeral?: bool,
-        /// The id of the Item.
+        /// The id of the message's Item.
         "id" => id?: Name,
     }
 
-    /// A Thought is streamed or complete. Throughline extension.
+    /// A piece of a Thought was streamed, or the Thought is complete. Throughline extension.
     ThoughtEvent is "thought" {
         /// The phase of the Thought.
         "phase" => phase: ThoughtPhase,
         /// The turn, counted from 1.
         "turn" => turn: u64,
-        /// The readable text.
+        /// The readable text of the Thought or of the streamed piece.
         "text" => text?: Name,
-        /// The id of the Item.
+        /// The id of the Thought's Item.
         "id" => id?: Name,
-        /// The number of sealed bytes.
+        /// The size in bytes of the Seals on the Thought.
         "sealedBytes" => sealed_bytes?: u64,
         /// Whether the text is the provider's summary instead of the Thought itself.
         "summary" => summary?: bool,
@@ -421,9 +423,9 @@ record! {
     LimitEvent is "limit" {
         /// The configured name of the limit.
         "limit" => limit: Name,
-        /// The allowed value.
+        /// The maximum value that the limit allows.
         "allowed" => allowed: Number,
-        /// The actual value.
+        /// The value that reached the limit.
         "actual" => actual: Number,
     }
 
@@ -439,15 +441,15 @@ record! {
         "errorKind" => error_kind?: Name,
         /// The error message.
         "message" => message?: Name,
-        /// The name of the rule that decided, if it has one.
+        /// The name of the rule that determined the action, if the rule has a name.
         "rule" => rule?: Name,
-        /// The model that failed.
+        /// The model whose answer failed.
         "fromModel" => from_model?: Name,
         /// The model that is called next.
         "toModel" => to_model?: Name,
     }
 
-    /// The Fates of a request's Items and Seals. Throughline extension.
+    /// What happened to a request's Items and Seals, as their Fates. Throughline extension.
     #[derive(Default)]
     ReplayEvent is "replay" {
         /// The turn, counted from 1.
@@ -460,25 +462,25 @@ record! {
         "reshaped" => reshaped?: u64,
         /// The number of Thoughts that were left out of this request.
         "elided" => elided?: u64,
-        /// The reasons, each with a count.
+        /// The reasons why Thoughts and Seals were left out, each with a count.
         "why" => why?: Vec<(Name, Json)>,
-        /// The same counts for Seals.
+        /// The number of Seals with each Fate.
         "seals" => seals?: Vec<(Name, Json)>,
-        /// The Fates in Item order as runs of equal values: `[first Item, fate, count]`. Items that
-        /// are neither Thoughts nor sealed are not counted.
+        /// The Fates in Item order, as runs of equal values: `[first Item, fate, count]`. Items
+        /// that are neither Thoughts nor sealed are not counted.
         "fates" => fates?: Json,
     }
 
-    /// Usage and cost of a turn and of the run so far. Throughline extension.
+    /// The usage and cost of one model call and of the run so far. Throughline extension.
     #[derive(Default)]
     UsageEvent is "usage" {
         /// The model that answered.
         "model" => model?: Name,
-        /// The requested model, by its provider's name.
+        /// The requested model, under the name that its provider uses.
         "asked" => asked?: Name,
         /// The configured label of the called account.
         "account" => account?: Name,
-        /// The purpose of the call if it is not the next step.
+        /// The purpose of the call, such as `reflection`. Absent for a regular step of the run.
         "purpose" => purpose?: Name,
         /// The token usage of this answer.
         "usage" => usage?: ReflectionUsage,

@@ -1,5 +1,5 @@
 //! Tool calls that need a person's approval. The specification only names the record; its members
-//! follow the system that the specification comes from.
+//! follow the system that the specification is based on.
 
 use throughline_json::{Json, Name, record, words};
 
@@ -38,11 +38,11 @@ record! {
         "decidedBy" => decided_by?: Name,
         /// The person's comment.
         "comment" => comment?: Name,
-        /// The arguments that the person approved instead, verbatim.
+        /// The arguments that the person approved instead of the model's arguments, verbatim.
         "approvedArgs" => approved_args?: Json,
         /// When the decision was carried out.
         "resolvedAt" => resolved_at?: Name,
-        /// The id of the resulting execution.
+        /// The id of the tool execution that followed the decision.
         "executionId" => execution_id?: Name,
         /// Additional data, verbatim.
         "metadata" => metadata?: Vec<(Name, Json)>,
@@ -64,7 +64,8 @@ record! {
 }
 
 impl ToolApprovalResolution {
-    /// Whether the decision is for this approval: the id matches the approval or its tool call.
+    /// Returns whether the decision is for this approval: its id is the id of the approval or of
+    /// the approval's tool call.
     pub fn is_for(&self, approval: &PendingToolApproval) -> bool {
         self.id == approval.id || self.id == approval.tool_call_id
     }

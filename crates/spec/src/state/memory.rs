@@ -1,5 +1,5 @@
 //! A run's memory: structured summaries and single facts. The specification only names these two
-//! records; their members follow the system that the specification comes from.
+//! records; their members follow the system that the specification is based on.
 
 use throughline_json::{Name, Nullable, Number, record, words};
 
@@ -24,7 +24,7 @@ record! {
         "key" => key: Name,
         /// The content of the fact.
         "value" => value: Name,
-        /// The turn from which the fact comes.
+        /// The turn in which the fact was learned.
         "sourceTurn" => source_turn?: u64,
         /// The confidence, from 0 to 1.
         "confidence" => confidence?: Number,
@@ -58,7 +58,7 @@ record! {
         "passed" => passed: bool,
         /// Whether a critical fact was lost.
         "criticalFactLoss" => critical_fact_loss?: bool,
-        /// Whether an obsolete fact was revived.
+        /// Whether the summary presents an obsolete fact as valid.
         "obsoleteFactRevived" => obsolete_fact_revived?: bool,
         /// Notes on the check.
         "notes" => notes?: Vec<Name>,
@@ -75,7 +75,7 @@ record! {
         "open_questions" => open_questions?: Vec<Name>,
         /// Facts that are obsolete.
         "discarded_obsolete" => discarded_obsolete?: Vec<Name>,
-        /// The summary as the model wrote it.
+        /// The summary's original text, as the model wrote it.
         "rawSummary" => raw_summary?: Name,
         /// The result of the integrity check.
         "integrity" => integrity?: SummaryIntegrityCheck,

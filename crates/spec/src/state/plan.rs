@@ -19,15 +19,15 @@ words! {
 record! {
     /// One step of a plan.
     PlanStepRecord {
-        /// The number of the step in the plan.
+        /// The position of the step in the plan.
         "id" => id: u64,
         /// The task.
         "step" => step: Name,
         /// The owner of the step: `agent`, `user`, `tool`, or any other name.
         "owner" => owner: Name,
-        /// The criterion for completion.
+        /// The criterion that must be met to complete the step.
         "exitCriteria" => exit_criteria: Name,
-        /// The evidence of completion.
+        /// The evidence that the step is complete.
         "evidence" => evidence?: Name,
         /// The status of the step.
         "status" => status: PlanStepStatus,

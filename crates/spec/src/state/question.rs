@@ -18,7 +18,7 @@ words! {
         Executed = "executed",
     }
 
-    /// The tool with which the model asks a person questions.
+    /// The name of the tool that the model calls to ask a person questions.
     QuestionTool {
         /// The only tool that asks questions.
         AskUserQuestion = "ask_user_question",
@@ -26,7 +26,7 @@ words! {
 }
 
 record! {
-    /// One of a question's options.
+    /// One option that the person can choose as an answer.
     UserQuestionOption {
         /// The text shown to the person.
         "label" => label: Name,
@@ -56,7 +56,7 @@ record! {
 
     /// The answer to one question.
     UserQuestionAnswer {
-        /// The values of the chosen options; a single one unless the question allows several.
+        /// The values of the chosen options; at most one unless the question allows several.
         "values" => values: Vec<Name>,
         /// Free text, if it is allowed.
         "freeText" => free_text?: Name,
@@ -64,7 +64,7 @@ record! {
         "notes" => notes?: Name,
     }
 
-    /// Questions that the model asked in one tool call, for which the run pauses.
+    /// Questions that the model asked in one tool call. The run pauses until they are answered.
     PendingUserQuestion {
         /// The id of the pending question.
         "id" => id: Name,
@@ -94,9 +94,9 @@ record! {
         "metadata" => metadata?: Vec<(Name, Json)>,
     }
 
-    /// A person's answer to a pending question, or the refusal to answer.
+    /// A person's answers to a pending set of questions, or the refusal to answer.
     UserQuestionResolution {
-        /// The id of the question, or of its tool call.
+        /// The id of the pending set of questions, or of the tool call that asked them.
         "id" => id: Name,
         /// The answers.
         "answers" => answers?: UserQuestionAnswerSet,
@@ -118,23 +118,23 @@ impl UserQuestionOption {
 }
 
 impl UserQuestionItem {
-    /// Whether several options may be chosen; `false` by default.
+    /// Returns whether several options may be chosen; `false` by default.
     pub fn is_multi_select(&self) -> bool {
         self.multi_select.unwrap_or(false)
     }
 
-    /// Whether an answer is required; `true` by default.
+    /// Returns whether an answer is required; `true` by default.
     pub fn is_required(&self) -> bool {
         self.required.unwrap_or(true)
     }
 }
 
-/// Answers by question text, in the order in which they were given.
+/// Answers with the texts of their questions, in the order in which the answers were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserQuestionAnswerSet(pub Vec<(Name, UserQuestionAnswer)>);
 
 impl UserQuestionAnswerSet {
-    /// Returns the answer to a question; the last answer if there are several.
+    /// Returns the answer to the question with this text; the last answer if there are several.
     pub fn get(&self, question: &str) -> Option<&UserQuestionAnswer> {
         let entry = self.0.iter().rev().find(|(asked, _)| &**asked == question);
         entry.map(|(_, answer)| answer)
@@ -146,7 +146,8 @@ impl UserQuestionAnswerSet {
         DocumentRecord::read(&Fields::from_node(tree.root(), "UserQuestionAnswerSet")?)
     }
 
-    /// Returns the answers as a JSON object, in their order.
+    /// Returns a JSON object that maps each question's text to its answer, in the order of the
+    /// answers.
     pub fn json(&self) -> Json {
         json::object(|out| DocumentRecord::write(self, out))
     }
@@ -175,7 +176,8 @@ impl DocumentRecord for UserQuestionAnswerSet {
 }
 
 impl UserQuestionResolution {
-    /// Whether the answer is for this question: the id matches the question or its tool call.
+    /// Returns whether the answer is for these questions: its id is their id or the id of their
+    /// tool call.
     pub fn is_for(&self, question: &PendingUserQuestion) -> bool {
         self.id == question.id || self.id == question.tool_call_id
     }

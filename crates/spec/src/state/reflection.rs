@@ -1,4 +1,5 @@
-//! Reflections: short notes between tool calls that are not turns of the conversation.
+//! Reflections: short notes that the agent makes between tool calls. They are not part of the
+//! conversation.
 
 use throughline_json::{Name, Number, record};
 

@@ -1,9 +1,9 @@
 //! The state of a Thread, folded from its records.
 //!
-//! The state counts Items but does not contain them. Opening a Thread with a hundred thousand Items
-//! therefore reads only a checkpoint and the records after it. All other members of [`SmartState`]
-//! change through records of kind [`kind::STATE`], each an object with `set` (members that are
-//! replaced) and `add` (lists that grow).
+//! The state contains the number of Items but not the Items. Opening a Thread with a hundred
+//! thousand Items therefore reads only a checkpoint and the records after the checkpoint. All other
+//! members of [`SmartState`] change through records of kind [`kind::STATE`]. Each of these records
+//! is an object with `set` (members to replace) and `add` (values to append to lists).
 
 use bytes::Bytes;
 use throughline_core::{Fold, NewRecord, Record, StoreError, kind};
@@ -47,12 +47,12 @@ pub struct StateChange {
 }
 
 impl StateChange {
-    /// Creates a change without effect.
+    /// Creates an empty change.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the replacement of a member.
+    /// Adds a member to replace and its new value.
     #[must_use]
     pub fn set(mut self, member: &str, value: Json) -> Self {
         self.set.push((Name::from(member), value));
@@ -77,7 +77,7 @@ impl StateChange {
         self.add.extend(other.add);
     }
 
-    /// Whether the change has no effect.
+    /// Returns whether the change is empty.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty()
     }

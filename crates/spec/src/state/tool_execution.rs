@@ -1,9 +1,9 @@
 //! Tool executions. The specification only names the record; its members follow the system that the
-//! specification comes from, with some additions.
+//! specification is based on, with some additions.
 //!
-//! The additions are `toolCallId` (that system writes `tool_call_id`, which is kept as an unknown
-//! member), `startedAt`, `endedAt`, `durationMs` and `error`, and the statuses `running`, `skipped`
-//! and `unknown`. A running execution has no output yet.
+//! The added members are `toolCallId`, `startedAt`, `endedAt`, `durationMs` and `error`. The
+//! original system writes `tool_call_id`, which is kept as an unknown member. The added statuses
+//! are `running`, `skipped` and `unknown`. A running execution has no output yet.
 
 use throughline_json::{Json, Name, Nullable, Number, record, words};
 
@@ -33,9 +33,9 @@ words! {
         Critical = "critical",
         /// The result is useful but not required.
         Informative = "informative",
-        /// The result is longer than its information justifies.
+        /// The result is too long for the information that it contains.
         Verbose = "verbose",
-        /// The information is already known.
+        /// The conversation already contains the information in the result.
         Redundant = "redundant",
     }
 
@@ -63,7 +63,7 @@ record! {
         "args" => args: Json,
         /// The result as shown to the model, verbatim.
         "output" => output?: Json,
-        /// The full result if it is longer, verbatim.
+        /// The full result if the model sees only a shortened result, verbatim.
         "rawOutput" => raw_output?: Json,
         /// When the execution was recorded.
         "timestamp" => timestamp?: Name,

@@ -1,5 +1,5 @@
-//! OpenRouter's `reasoning_details`: a list of reasoning elements, each tagged with its provider's
-//! format.
+//! OpenRouter's `reasoning_details`: a list of reasoning elements, each tagged with the format of
+//! the provider that issued it.
 //!
 //! Each element specifies where its Seal belongs: `id` is the id of the item or tool call, and
 //! `index` is the position in the turn. Unknown kinds and members are kept. `null` and an empty
@@ -22,7 +22,7 @@ pub enum ReasoningItem {
         meta: DetailMeta,
         /// The reasoning; absent in a fragment that contains only the signature.
         text: Option<Arc<str>>,
-        /// The signature, exactly as issued. An empty signature counts as none.
+        /// The signature, exactly as issued. An empty signature counts as absent.
         signature: Option<Opaque>,
     },
     /// The provider's summary of its reasoning.
@@ -48,15 +48,15 @@ pub enum ReasoningItem {
 pub struct DetailMeta {
     /// The provider's id for the element, or the id of the tool call to which the element belongs.
     pub id: Option<Name>,
-    /// The provider's format for the element, if it is specified.
+    /// The provider's format for the element; `None` if the element does not specify one.
     pub format: Option<ReasoningFormat>,
-    /// The element's position in the turn, if it is specified.
+    /// The element's position in the turn; `None` if the element does not specify one.
     pub index: Option<u64>,
     /// All other members, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// The chat message member that contains these elements.
+/// The name of the chat message member that contains the reasoning elements.
 const SLOT: &str = "reasoning_details";
 const TEXT: &str = "reasoning.text";
 const SUMMARY: &str = "reasoning.summary";
@@ -135,7 +135,7 @@ impl ReasoningItem {
         }
     }
 
-    /// Returns the members that all kinds have; `None` for an element of an unknown kind.
+    /// Returns the members that all known kinds of elements have; `None` for an unknown kind.
     pub fn meta(&self) -> Option<&DetailMeta> {
         match self {
             Self::Text { meta, .. } | Self::Summary { meta, .. } | Self::Encrypted { meta, .. } => {
@@ -145,14 +145,15 @@ impl ReasoningItem {
         }
     }
 
-    /// Returns the element's format; [`ReasoningFormat::unknown`] if it is not specified.
+    /// Returns the element's format; [`ReasoningFormat::unknown`] if the element does not specify
+    /// one.
     pub fn format(&self) -> ReasoningFormat {
         let format = self.meta().and_then(|meta| meta.format.clone());
         format.unwrap_or_else(ReasoningFormat::unknown)
     }
 
-    /// Returns the signature or encrypted data and its JSON pointer; `None` if it is absent or
-    /// empty.
+    /// Returns the signature or the encrypted data, with its JSON pointer in the element. Returns
+    /// `None` if the value is absent or empty.
     pub fn sealed(&self) -> Option<(&Opaque, &'static str)> {
         let (opaque, at) = match self {
             Self::Text { signature, .. } => (signature.as_ref()?, "/signature"),
@@ -192,9 +193,9 @@ impl ReasoningItem {
         item
     }
 
-    /// Converts an Item to elements. An Item that was read from `reasoning_details` becomes its
-    /// original element. A sealed summary becomes two elements, and a Seal on a tool call becomes
-    /// an encrypted element with the call's id.
+    /// Converts an Item to reasoning elements. An Item that was read from `reasoning_details`
+    /// becomes its original element. A sealed summary becomes two elements: the summary and an
+    /// encrypted element. A Seal on a tool call becomes an encrypted element with the call's id.
     pub fn from_item(item: &Item) -> Vec<Self> {
         let native = item.native.as_ref();
         if let Some(native) = native.filter(|native| native.slot == SLOT) {
@@ -226,7 +227,8 @@ impl ReasoningItem {
 }
 
 impl DetailMeta {
-    /// Reads the common members. A member with an unexpected type stays in the extras.
+    /// Reads the members that all kinds of elements have. A member with an unexpected type stays in
+    /// the extras.
     fn read(node: Node<'_>, own: &[&str]) -> Self {
         let id = node.name_of("id");
         let format = node.text_of("format").map(|name| ReasoningFormat::new(&name));

@@ -1,6 +1,6 @@
 //! Letta's `ReasoningMessage` and `HiddenReasoningMessage`.
 //!
-//! Each Thought becomes one message with its own signature. Thoughts are never joined, because a
+//! Each Thought becomes one message with its own signature. Thoughts are never merged, because a
 //! signature is valid only for its own Thought. The view omits the agent's identity, the format,
 //! and the signature's owner.
 
@@ -61,7 +61,7 @@ words! {
     HiddenState {
         /// The provider sealed the reasoning.
         Redacted = "redacted",
-        /// The provider did not return the reasoning.
+        /// The provider did not return the reasoning in any form.
         Omitted = "omitted",
     }
 }
@@ -73,11 +73,11 @@ pub struct HiddenReasoningMessage {
     pub header: LettaHeader,
     /// Why the reasoning is hidden.
     pub state: HiddenState,
-    /// The sealed data, if the reasoning is redacted.
+    /// The sealed data, if the provider sealed the reasoning.
     pub hidden_reasoning: Option<Opaque>,
 }
 
-/// A Thought as one of Letta's two message types.
+/// A Thought as one of Letta's two types of reasoning messages.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LettaReasoning {
     /// Readable reasoning, or an empty text with a signature.
@@ -118,9 +118,9 @@ impl ReasoningMessage {
     }
 
     /// Converts the message to an Item. With an `owner`, the signature becomes a Seal issued by
-    /// that owner. Without an `owner`, native reasoning keeps the document as its payload, tagged
-    /// [`tag::LETTA_REASONING`], and never becomes text for another model. Prompted reasoning
-    /// becomes a plain Thought.
+    /// that owner. Without an `owner`, reasoning from a reasoning model keeps the document as its
+    /// payload, tagged [`tag::LETTA_REASONING`]. This reasoning never becomes text for another
+    /// model. Prompted reasoning becomes a plain Thought.
     pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
         let is_issued = self.source == ReasoningSource::ReasonerModel || self.signature.is_some();
         let mut thought = thought(&self.header, &self.reasoning, ThoughtKind::Text);
@@ -156,7 +156,7 @@ impl HiddenReasoningMessage {
     }
 
     /// Converts the message to an Item. With an `owner`, the hidden data becomes a Seal issued by
-    /// that owner. Without an `owner`, the document is kept as the payload, tagged
+    /// that owner. Without an `owner`, the Item keeps the document as its payload, tagged
     /// [`tag::LETTA_REASONING`].
     pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
         let thought = thought(&self.header, "", ThoughtKind::Encrypted);
@@ -166,9 +166,9 @@ impl HiddenReasoningMessage {
 }
 
 impl LettaReasoning {
-    /// Converts a Thought to a readable message with its signature, or to a hidden message if it
-    /// has no readable text. Returns `None` for other Items, and for Thoughts without a record (see
-    /// [`Thought::set_recorded_at`]).
+    /// Converts a Thought to a readable message with its signature. A Thought without readable text
+    /// becomes a hidden message. Returns `None` for Items that are not Thoughts, and for Thoughts
+    /// without a record (see [`Thought::set_recorded_at`]).
     pub fn from_item(item: &Item) -> Option<Self> {
         let Body::Thought(thought) = &item.body else { return None };
         let record = thought.record.as_deref()?;

@@ -1,7 +1,7 @@
 //! `LLMMessage`: one message in a conversation, with camelCase member names.
 //!
-//! A message has one text, a list of Thoughts and a list of calls, so it cannot express the order
-//! among them. Only the Items contain that order. A message has no members for media, hosted steps,
+//! A message has one text, a list of Thoughts and a list of calls. It cannot express the order
+//! among them; only the Items contain this order. A message has no members for media, hosted steps,
 //! tool outcomes or the issuers of signatures. Unknown members are kept and written again.
 
 use std::sync::Arc;
@@ -28,7 +28,8 @@ words! {
     ThinkingKind {
         /// The block contains readable text.
         Thinking = "thinking",
-        /// Redacted by the provider: the content is empty, and the signature is the sealed data.
+        /// The provider redacted the block: the content is empty, and the signature contains the
+        /// sealed data.
         RedactedThinking = "redacted_thinking",
     }
 }
@@ -40,14 +41,14 @@ pub struct Message {
     pub role: MessageRole,
     /// The text; empty if the message has only Thoughts or calls.
     pub content: Arc<str>,
-    /// Whether the message is sent to the model and logged, but not stored in the Thread. The flag
-    /// does not affect visibility.
+    /// Whether the message is ephemeral: sent to the model and logged, but not stored in the
+    /// Thread. The flag does not affect visibility.
     pub ephemeral: bool,
     /// The Thoughts in an assistant message; usually empty. Signed blocks are sent back byte for
     /// byte.
     pub thinking_blocks: Vec<ThinkingBlock>,
-    /// The tool calls in an assistant message. An empty list is written as `[]` in assistant
-    /// messages and omitted in others.
+    /// The tool calls in an assistant message. An assistant message without calls is written with
+    /// `[]`; other messages omit this member.
     pub tool_calls: Vec<MessageCall>,
     /// The id of the call that a tool message answers.
     pub tool_call_id: Option<Name>,
@@ -66,7 +67,7 @@ pub struct ThinkingBlock {
     pub content: Arc<str>,
     /// The provider's signature, or the sealed data of a redacted block, exactly as issued.
     pub signature: Option<Opaque>,
-    /// Whether the block is a step of the provider's summary instead of the reasoning itself.
+    /// Whether the block contains a part of the provider's summary instead of the reasoning itself.
     pub summary: Option<bool>,
     /// The provider's opaque extras, verbatim.
     pub provider_meta: Option<Json>,

@@ -19,8 +19,8 @@ impl Message {
     /// The wire name of native JSON that was read from a message.
     pub const WIRE: Wire = Wire::borrowed("llm-message");
 
-    /// Converts Items to messages. Items with the same message index form one message, but each
-    /// tool result becomes its own message, and ephemeral Items are separated from others.
+    /// Converts Items to messages. Items with the same message index and role form one message.
+    /// Each tool result becomes its own message, and ephemeral Items form separate messages.
     pub fn from_items(items: &[Item]) -> Vec<Message> {
         let same = |one: &Item, next: &Item| {
             one.place.message == next.place.message
@@ -118,8 +118,8 @@ fn thought(block: &ThinkingBlock, owner: Option<&Arc<Origin>>) -> (Body, Vec<Sea
     (Body::Thought(thought), signature.map(seal).collect())
 }
 
-/// Returns the message role for an Item. A tool result always has the role `tool`, whatever its
-/// wire uses.
+/// Returns the message role for an Item. A tool result always has the role `tool`, whichever role
+/// its wire uses.
 fn role_of(item: &Item) -> MessageRole {
     match (&item.body, item.role) {
         (Body::Result(_), _) | (_, Role::Tool) => MessageRole::Tool,
@@ -129,7 +129,7 @@ fn role_of(item: &Item) -> MessageRole {
     }
 }
 
-/// Returns the message from which the Items were read, if all its Items are present.
+/// Returns the message that the Items were read from, if all Items of that message are present.
 fn original_message(group: &[Item]) -> Option<Message> {
     let envelope_of = |item: &Item| item.native_on(&Message::WIRE)?.envelope.clone();
     let envelope = envelope_of(group.first()?)?;
@@ -200,13 +200,13 @@ fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
     block
 }
 
-/// Returns `providerMeta` from the message part that the Item was read from.
+/// Returns `providerMeta` from the part of the message that the Item was read from.
 fn native_member(item: &Item) -> Option<Json> {
     let native = item.native_on(&Message::WIRE)?;
     native.json.tree().root().present("providerMeta").map(Node::json)
 }
 
-/// Returns the native JSON from a provider's wire, if the Item has Seals.
+/// Returns the Item's native JSON if the Item has Seals and was read from a provider's wire.
 fn sealed_native(item: &Item) -> Option<Json> {
     let native = item.native.as_ref().filter(|native| native.wire != Message::WIRE)?;
     (!item.seals.is_empty()).then(|| native.json.clone())

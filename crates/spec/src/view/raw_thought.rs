@@ -203,9 +203,9 @@ impl RawThought {
 
 /// Converts a Thought to the JSON of a `RawThought`.
 ///
-/// For a Thought that a provider issued, the payload is its native JSON, with the wire's tag. If
-/// the Thought cannot be replayed, only its text is written, tagged [`tag::NOT_REPLAYABLE`]. A
-/// provider's Thought never becomes a plain Thought.
+/// For a Thought that a provider issued, the payload is the native JSON, tagged with its wire
+/// format. If the Thought cannot be replayed, only its text is written, tagged
+/// [`tag::NOT_REPLAYABLE`]. A Thought from a provider never becomes a plain Thought.
 ///
 /// Returns `None` for an Item that is not a Thought, was never recorded (see
 /// [`Thought::set_recorded_at`]), or has neither text nor payload.
@@ -213,13 +213,14 @@ pub fn raw_thought_json(item: &Item) -> Option<Json> {
     RawThought::from_item(item).map(|raw| raw.json())
 }
 
-/// A Thought is invalid; `field` names the member that caused the error.
+/// The error for an invalid Thought.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {field} {problem}", Self::CODE)]
 pub struct InvalidThought {
-    /// The member, such as `createdAt` or `identity.identifier`.
+    /// The name of the invalid member, such as `createdAt` or `identity.identifier`.
     pub field: Name,
-    /// The problem and how to fix it, phrased to follow `field` in a sentence.
+    /// The problem and how to fix it, phrased as the predicate of a sentence whose subject is
+    /// `field`.
     pub problem: Label,
 }
 
@@ -253,7 +254,8 @@ fn instant(field: &str, raw: Option<RawInstant>) -> Result<Timestamp, InvalidTho
     raw.timestamp().map_err(|error| InvalidThought::new(field, format!("is invalid: {error}")))
 }
 
-/// Validates the agent's identity. An object with unknown members is also kept whole in the extras.
+/// Validates the agent's identity. If the object has unknown members, the whole object is also kept
+/// in the extras.
 fn identity(
     given: Option<RawIdentity>,
     extras: &mut Vec<(Name, Json)>,

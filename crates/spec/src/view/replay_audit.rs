@@ -1,10 +1,10 @@
 //! Checks whether one turn's reasoning can be replayed: the specification's `ReplayAudit`, and the
 //! codec for `reasoning_details`.
 //!
-//! Every element is checked separately: an empty signature counts as none, and a signed element
+//! Every element is checked separately: an empty signature counts as absent, and a signed element
 //! does not make up for an unsigned one. The requirements depend on the format, because each
 //! provider attaches its Seals to a different part. This audit covers a stored turn; the codec
-//! crate audits outgoing requests rule by rule.
+//! crate audits outgoing requests.
 
 use std::collections::HashSet;
 
@@ -15,8 +15,8 @@ use crate::view::details::{ReasoningItem, parse_details, print_details};
 
 const DETAILS: &str = "reasoning_details";
 
-/// When a turn's reasoning must be sent back. Model profiles use the same type under the name
-/// [`Contract`].
+/// Specifies when a turn's reasoning must be sent back. Model profiles use the same type under the
+/// name [`Contract`].
 pub use throughline_core::Contract as ReplayContract;
 
 /// A stateless translator between a provider's native reasoning and typed elements.
@@ -24,8 +24,8 @@ pub trait ReasoningCodec {
     /// Returns the reasoning elements in a response, in order. Unknown kinds are kept verbatim.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem>;
 
-    /// Returns the assistant message for the next request, with these elements added. If there are
-    /// no elements, the message is unchanged.
+    /// Returns the assistant message for the next request. The given elements replace any reasoning
+    /// elements in the message. If no elements are given, the message is unchanged.
     fn write_assistant(&self, message: &Json, items: &[ReasoningItem]) -> Json;
 
     /// Returns the strictest replay contract among the formats of these elements.
@@ -33,19 +33,20 @@ pub trait ReasoningCodec {
         items.iter().map(|item| item.format().replay_contract()).max().unwrap_or_default()
     }
 
-    /// Checks whether these elements satisfy their own replay contract.
+    /// Checks whether these elements satisfy the strictest replay contract among their formats.
     fn audit(&self, items: &[ReasoningItem], next_turn_carries_tools: bool) -> ReplayAudit {
         audit_replay(items, self.replay_contract(items), next_turn_carries_tools)
     }
 }
 
-/// The default codec, which reads and writes `reasoning_details` for every provider behind
-/// OpenRouter.
+/// The default codec. It reads and writes `reasoning_details` for every provider that OpenRouter
+/// routes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRouterReasoningCodec;
 
 impl ReasoningCodec for OpenRouterReasoningCodec {
-    /// Reads a message, or a whole response whose first choice contains the message.
+    /// Reads the elements from a message, or from a whole response whose first choice contains the
+    /// message.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem> {
         let tree = response.tree();
         let message = tree.root().at("/choices/0/message").unwrap_or(tree.root());
@@ -68,7 +69,7 @@ impl ReasoningCodec for OpenRouterReasoningCodec {
 /// Checks whether a turn's reasoning elements satisfy a replay contract.
 ///
 /// This function considers only the elements. [`ReplayTurn`] also considers the turn's tool calls,
-/// the model that produced it, and the next model.
+/// the model that produced the turn, and the target of the next request.
 pub fn audit_replay(
     items: &[ReasoningItem],
     contract: ReplayContract,
@@ -77,7 +78,8 @@ pub fn audit_replay(
     ReplayTurn::new(items).audit(contract, next_turn_carries_tools)
 }
 
-/// The reasoning of one assistant turn and, where known, its calls, issuer and next target.
+/// The reasoning of one assistant turn and, where known, the turn's tool calls, its issuer and the
+/// target of the next request.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayTurn<'t> {
     items: &'t [ReasoningItem],
@@ -144,9 +146,9 @@ impl<'t> ReplayTurn<'t> {
         audit
     }
 
-    /// Returns whether the turn's own calls require its reasoning, whatever the next turn contains.
-    /// Gemini and OpenAI require reasoning as soon as the turn contains a call. Anthropic requires
-    /// it only if the next turn contains a tool result.
+    /// Returns whether the turn's own calls require that its reasoning is sent back, regardless of
+    /// the next turn. Gemini and OpenAI require the reasoning of every turn that contains a call.
+    /// Anthropic requires the reasoning only if the next turn contains a tool result.
     fn calls_require_replay(self) -> bool {
         let counts = |item: &ReasoningItem| {
             matches!(item.format().vendor(), Some(Vendor::Google | Vendor::OpenAi))
@@ -155,7 +157,7 @@ impl<'t> ReplayTurn<'t> {
     }
 
     /// Checks that each element has the Seal that its format requires, and that the target can read
-    /// the Seal.
+    /// each Seal.
     fn check_items(self, violations: &mut Vec<ReplayViolation>) {
         let mut signed = self.items.iter().filter(|item| item.sealed().is_some());
         let owner = signed.find_map(|item| item.format().vendor());
@@ -169,8 +171,8 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Returns whether a vendor other than the turn's issuer sealed the element, or the target
-    /// cannot read it.
+    /// Returns whether the element's Seal comes from another vendor than the turn's first Seal, or
+    /// the target cannot read it.
     fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
         let is_strangers = format.vendor().is_some() && format.vendor() != owner;
         let is_misdirected = self.issuer.zip(self.target).is_some_and(|(issuer, target)| {
@@ -205,8 +207,8 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// For formats that sign calls, checks that the turn's first call is signed. Of parallel calls,
-    /// only the first is signed.
+    /// For formats that sign calls, checks that the turn's first call is signed. If a turn contains
+    /// parallel calls, only the first one is signed.
     fn check_calls(self, violations: &mut Vec<ReplayViolation>) {
         let is_googles = |item: &&ReasoningItem| item.format().vendor() == Some(Vendor::Google);
         let mut handles = self.items.iter().filter(is_googles).peekable();
@@ -221,8 +223,8 @@ impl<'t> ReplayTurn<'t> {
     }
 }
 
-/// Returns whether the provider rejects the element without a Seal. Anthropic signs every readable
-/// block, and an encrypted element without data has no content.
+/// Returns whether the provider rejects this element if it has no Seal. Anthropic signs every
+/// readable block, and an encrypted element without data has no content.
 fn must_be_sealed(element: &ReasoningItem) -> bool {
     match element {
         ReasoningItem::Text { meta, .. } => {
@@ -233,8 +235,8 @@ fn must_be_sealed(element: &ReasoningItem) -> bool {
     }
 }
 
-/// Returns whether two elements are stream fragments of one text: the same index, and the first is
-/// unsigned.
+/// Returns whether two elements are stream fragments of one text: they have the same index, and the
+/// first one is unsigned.
 fn is_fragment(before: &ReasoningItem, element: &ReasoningItem) -> bool {
     let index = |item: &ReasoningItem| item.meta().and_then(|meta| meta.index);
     let are_texts =
@@ -254,7 +256,7 @@ pub struct ReplayAudit {
     pub signed_count: usize,
     /// The formats, sorted by name, without duplicates.
     pub formats: Vec<ReasoningFormat>,
-    /// All reasons why a replay would fail; empty if it would succeed.
+    /// All reasons why a replay of the turn would fail; empty if the replay would succeed.
     pub violations: Vec<ReplayViolation>,
 }
 
@@ -291,7 +293,7 @@ impl ReplayAudit {
 /// original response is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayViolation {
-    /// The provider requires its reasoning back, and no element in the turn is signed.
+    /// The provider requires its reasoning to be sent back, but no element in the turn is signed.
     #[error("the replay contract is {contract}, but no element of this turn is signed")]
     MissingSignaturesForStrictProvider {
         /// The replay contract that the turn violates.
@@ -313,10 +315,10 @@ pub enum ReplayViolation {
         /// The id of the unsigned call.
         call: Name,
     },
-    /// Reasoning that the provider requires back is missing.
+    /// Reasoning that the provider requires to be sent back is missing.
     #[error("reasoning that the provider requires is missing")]
     Missing,
-    /// A sealed element was altered: its text, its Seal, or the content before it.
+    /// A sealed element's text or Seal was altered, or the content before the element was altered.
     #[error("element {item} of format {format} has a Seal that does not match its content")]
     Invalid {
         /// The element's index in the turn, from 0.
@@ -324,7 +326,8 @@ pub enum ReplayViolation {
         /// The element's format.
         format: ReasoningFormat,
     },
-    /// A vendor other than the turn's issuer sealed the element, or the target cannot read it.
+    /// The element's Seal comes from another vendor than the turn's first Seal, or the target
+    /// cannot read it.
     #[error("element {item} of format {format} has a Seal that the target model did not issue")]
     Foreign {
         /// The element's index in the turn, from 0.
