@@ -105,8 +105,8 @@ pub enum AttemptEnd {
 pub struct AttemptChange {
     /// The attempt that was open before this event and whose end event is missing.
     pub left: Option<Attempt>,
-    /// The attempt that this event starts: explicitly with `turn start`, or implicitly as its first
-    /// answer event.
+    /// The attempt that this event starts: explicitly with `turn start`, or implicitly if the start
+    /// event is missing.
     pub opened: Option<Attempt>,
     /// The attempt that this event ends.
     pub ended: Option<(Attempt, AttemptEnd)>,

@@ -304,8 +304,7 @@ fn reasoning_of_one_turn_is_replayed_on_the_next() {
     );
 }
 
-/// If there are no elements to add, the message is unchanged. Existing details are replaced, not
-/// duplicated.
+/// Without new elements, the message is unchanged. Existing details are replaced, not duplicated.
 #[test]
 fn codec_neither_adds_nor_duplicates_details() {
     let codec = OpenRouterReasoningCodec;
@@ -477,8 +476,7 @@ fn every_block_is_checked_separately() {
     assert_eq!(violations(&items), [unsigned_at(1), unsigned_at(2)]);
 }
 
-/// Blocks must be in the provider's order, without duplicates, and must not be split into stream
-/// fragments.
+/// Blocks must be in the provider's order, without duplicates and without stream fragments.
 #[test]
 fn wrong_order_duplicates_and_fragments_are_reported() {
     let (one, two) = (signed(CLAUDE, "YQ==", 0), signed(CLAUDE, "Yg==", 1));

@@ -73,7 +73,8 @@ fn main() {
     postgres.1.print("PostgreSQL, one tenant on two nodes", "≥ 0.70");
 }
 
-/// The best rates of the bare database and the store. The caller measures the two alternately.
+/// The highest measured rates of the bare database and of the store. The caller measures both
+/// alternately.
 #[derive(Default)]
 struct BestRates {
     bare: f64,

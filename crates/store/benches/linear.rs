@@ -117,7 +117,7 @@ fn ratio(late: &[Duration], early: &[Duration]) -> f64 {
     median(late).as_secs_f64() / median(early).as_secs_f64()
 }
 
-/// A Thread that grows turn by turn.
+/// A Thread to which the benchmark appends turn by turn.
 struct Load {
     journal: Journal,
     tenant: Tenant,
@@ -139,8 +139,8 @@ impl Load {
         Self { journal, tenant, thread, folded, dice: TestRng::new(7), turn: 0, raw: 0 }
     }
 
-    /// Writes one turn: a run with its streamed deltas, and the resulting Item. Returns how long
-    /// the append took.
+    /// Writes one turn: a run with its streamed deltas, and the resulting Item. Returns the
+    /// duration of the append.
     async fn turn(&mut self) -> Duration {
         self.turn += 1;
         let (turn, tenant, thread) = (self.turn, &self.tenant, &self.thread);

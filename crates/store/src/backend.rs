@@ -42,8 +42,8 @@ const USED_TENANTS: &str = "tenants t WHERE EXISTS (SELECT 1 FROM logs WHERE ten
 /// SQL expression for the id of the tenant named `$1`.
 const TENANT: &str = "(SELECT id FROM tenants WHERE name = $1)";
 
-/// Returns the SQL query for the logs of the tenant `$1`, with the names of each log's Thread and
-/// parent.
+/// Returns the SQL query for the logs of the tenant named `$1`. Each row also contains the name of
+/// a run's Thread and the name of a fork's parent.
 fn logs_of_tenant() -> String {
     format!(
         "SELECT {LOG_COLUMNS} FROM logs l LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant \
@@ -51,7 +51,7 @@ fn logs_of_tenant() -> String {
     )
 }
 
-/// Returns the SQL query for the records in log `$2` of the tenant `$1`.
+/// Returns the SQL query for the records in log `$2` of the tenant named `$1`.
 fn records_of_log() -> String {
     format!(
         "SELECT {RECORD_COLUMNS} FROM records r \
@@ -129,8 +129,8 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(&sql, &values), record)
     }
 
-    /// Returns the number of the last record before the log's first event after `event`. If there
-    /// is no such event, returns the number of the log's last record.
+    /// Returns the number of the record before the first record that contains an event after
+    /// `event`. If the log has no later event, returns the number of its last record.
     fn place_of_event(&self, tenant: &Tenant, log: &LogId, event: u64) -> StoreFuture<'_, u64> {
         // Events are numbered in record order, so the first record with a higher event ends the
         // range. A single statement ensures that no event is added between the two lookups.
@@ -143,8 +143,8 @@ pub(crate) trait Backend: Driver {
         Box::pin(async move { Ok(seq.await?.unwrap_or(0)) })
     }
 
-    /// Returns the last checkpoint at or before `at_most` that still has its content, among the
-    /// log's own records.
+    /// Returns the log's last own checkpoint whose number is at most `at_most` and whose content is
+    /// not erased.
     fn checkpoint(
         &self,
         tenant: &Tenant,
@@ -295,7 +295,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the current sums of index rows in the form used in manifests.
+    /// Returns the current sums of index rows, in the form that manifests contain.
     fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
         let sql = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g \
                    JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
@@ -345,9 +345,9 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(sql, &values![prefix]), |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// Returns the API key with this keyed hash, unless its row is marked revoked. The flag is true
-    /// if the Journal contains a revocation record for the key, although the row is not marked.
-    /// `revocation` is the `about` hash of that record.
+    /// Returns the API key with this keyed hash, unless its row is marked revoked. The returned
+    /// flag is true if the Journal contains a revocation record for the key, although the row is
+    /// not marked. `revocation` is the `about` hash of that record.
     fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>> {
         // Only a record of the key's own tenant counts. A row that was moved from another tenant
         // fails its MAC check.

@@ -28,6 +28,6 @@ pub struct RestoreSummary {
     /// Number of records whose content was forgotten or expired, before or after the backup.
     pub gone: u64,
     /// Number of records whose content cannot be decrypted because the salt is missing, although no
-    /// note states that they were forgotten.
+    /// erasure note lists the record.
     pub without_key: u64,
 }

@@ -63,8 +63,8 @@ impl Header<'_> {
 }
 
 /// Returns a log's kind and lineage as four lines: the kind, the Thread of a run, and the parent
-/// and fork point of a fork. Every record's link covers these lines, so a Thread's history cannot
-/// be replaced.
+/// and fork point of a fork. Every record's link covers these lines, so a changed lineage breaks
+/// the chain.
 pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>) -> String {
     let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Encrypts record content. Each record has its own salt, and the keys for its content and its
-//! commitment derive from this salt. Deleting the salt makes the content unreadable, including all
-//! copies of the sealed bytes.
+//! commitment derive from this salt. Deleting the salt makes the content unreadable in all copies
+//! of the sealed bytes.
 
 use std::sync::LazyLock;
 
@@ -46,8 +46,8 @@ pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>> {
     Ok(salts)
 }
 
-/// Returns a commitment to the content. The commitment proves the content, but without the salt it
-/// reveals nothing about it.
+/// Returns a commitment to the content. The commitment proves the content, but reveals nothing
+/// about the content without the salt.
 pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
     let key = derived(&COMMITMENT, salt);
     *blake3::keyed_hash(&key, content).as_bytes()

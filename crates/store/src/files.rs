@@ -27,13 +27,14 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A temporary file that is deleted on drop, unless it was published.
+/// A temporary file that is deleted on drop, unless it was renamed to its final name.
 pub(crate) struct TemporaryFile {
     pub(crate) path: PathBuf,
 }
 
 impl TemporaryFile {
-    /// Takes over the path. If an interrupted process left a file there, deletes the file.
+    /// Uses this path for a temporary file. Deletes any file that an interrupted process left at
+    /// the path.
     pub(crate) fn new(path: PathBuf) -> Self {
         let unfinished = Self { path };
         unfinished.remove();

@@ -63,7 +63,7 @@ pub struct Journal {
     backend: Arc<dyn Backend>,
     keys: Arc<Keys>,
     signer: Arc<Signer>,
-    /// Whether a task is scheduled that removes the content of deleted runs from files.
+    /// Whether a background task is scheduled to remove the content of deleted runs from files.
     finishes: Arc<AtomicBool>,
     url: Name,
 }
@@ -79,8 +79,8 @@ impl Journal {
         self.signer.store()
     }
 
-    /// Derives a secret for a purpose from the store's secret. The result is the same each time
-    /// this store is opened.
+    /// Derives a secret for the given purpose from the store's secret. The result is the same each
+    /// time this store is opened.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.keys.derived(purpose)
     }

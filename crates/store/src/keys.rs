@@ -222,7 +222,7 @@ impl Keys {
         i64::from_be_bytes(start(&hasher.update(b"api key revocation\n").update(hash).finalize()))
     }
 
-    /// Returns the keyed hash that the store keeps of an API key.
+    /// Returns the keyed hash that the store keeps instead of the API key itself.
     pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
         let hash =
             Secret::new(blake3::derive_key("throughline 2026 store api keys", &*self.secret));
@@ -318,7 +318,7 @@ fn wrap(key: Option<&Secret>, bytes: &[u8]) -> Result<Bytes> {
 }
 
 /// Unwraps bytes with an epoch's master key. Fails if the key is not available, and returns `None`
-/// if it does not match.
+/// if the key does not match.
 fn unwrap(epoch: u32, key: Option<&Secret>, bytes: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>> {
     match key {
         _ if epoch == 0 => Ok(Some(Zeroizing::new(bytes.to_vec()))),

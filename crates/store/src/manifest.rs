@@ -1,5 +1,5 @@
-//! Signed manifests of chain heads. A manifest that was exported earlier reveals whether data
-//! before it was changed or truncated.
+//! Signed manifests of chain heads. A manifest that was exported earlier reveals whether older data
+//! was changed or truncated since the export.
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
 use sha2::{Digest as _, Sha256};

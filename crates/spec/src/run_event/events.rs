@@ -123,11 +123,11 @@ words! {
 
     /// The outcome of a gate check.
     GatePhase {
-        /// The answer failed the check, and the model is called again.
+        /// The attempt failed, and the model is called again.
         Retried = "retried",
         /// A retry produced a valid answer.
         Recovered = "recovered",
-        /// The answers of all attempts failed the check.
+        /// The last attempt failed.
         Failed = "failed",
     }
 }
@@ -443,7 +443,7 @@ record! {
         "message" => message?: Name,
         /// The name of the rule that determined the action, if the rule has a name.
         "rule" => rule?: Name,
-        /// The model whose answer failed.
+        /// The model whose attempt failed.
         "fromModel" => from_model?: Name,
         /// The model that is called next.
         "toModel" => to_model?: Name,

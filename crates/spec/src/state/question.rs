@@ -64,7 +64,8 @@ record! {
         "notes" => notes?: Name,
     }
 
-    /// Questions that the model asked in one tool call. The run pauses until they are answered.
+    /// Questions that the model asked in one tool call. The run pauses until a person answers or
+    /// declines.
     PendingUserQuestion {
         /// The id of the pending question.
         "id" => id: Name,

@@ -75,16 +75,16 @@ pub(crate) trait Driver: Send + Sync {
     /// the MACs of all its rows, in one transaction.
     fn protect(&self, protection: Protection) -> StoreFuture<'_, ()>;
 
-    /// Starts signing manifests of the chain heads that changed, at least once per second while the
-    /// backend writes, and when it closes.
+    /// Starts signing manifests of changed chain heads: at least once per second while the backend
+    /// writes, and when the backend closes.
     fn sign_with(&self, signer: Arc<Signer>);
 
-    /// Returns the highest id in a table up to which all rows are committed.
+    /// Returns the highest id in the table for which all rows up to that id are committed.
     fn last_id(&self, table: &'static str) -> StoreFuture<'_, i64>;
 
-    /// Returns whether all reads see one consistent state, because the rows cannot change or reads
-    /// use snapshots. A file opened read-only has no snapshots, and another process may open it for
-    /// writing.
+    /// Returns whether all reads see one consistent state: either the rows are immutable, or reads
+    /// use snapshots. A file that is opened read-only has no snapshots, and another process may
+    /// open it for writing.
     fn is_stable(&self) -> bool;
 
     /// Checks the database files and returns one sentence per problem.
@@ -112,7 +112,7 @@ pub(crate) trait Driver: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Reserves disk space for erasures on a full disk, as long as space is available.
+    /// Reserves disk space for erasures on a full disk, if enough space is available.
     fn keep_reserve(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }

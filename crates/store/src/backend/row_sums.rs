@@ -15,7 +15,8 @@ use crate::sql::{SqlRow, SqlValue, Transaction, values};
 const SEGMENTS: &str =
     "SELECT id, tenant, writer, position, link, changes, sums, mac FROM segments";
 
-/// Computes the sums of the index rows and reads the stored sums, of one tenant or all tenants.
+/// Computes the sums of the index rows and reads the stored sums, both for one tenant or for all
+/// tenants.
 pub(crate) fn read(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> Result<RowSnapshot> {
     let mut rows = count(db, key, of)?;
     for row in db.query(&format!("{SEGMENTS} {} ORDER BY id", scope(of)), &tenant(of))? {

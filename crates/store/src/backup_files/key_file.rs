@@ -1,8 +1,8 @@
 //! The key file of a backup: the salts that decrypt its content, and the store's secret.
 //!
 //! A backup cannot be opened without its key file. Forgetting rewrites the key file and leaves the
-//! backup unchanged, so forgetting covers every copy of the backup. The file is text with one entry
-//! per line:
+//! backup unchanged, so forgetting covers every copy of the backup. The key file is text with one
+//! entry per line:
 //!
 //! ```text
 //! throughline backup keys 1
@@ -104,7 +104,8 @@ impl KeyWriter {
     }
 }
 
-/// Reads a key file, and detects truncation or changes before it returns the end of the file.
+/// Reads a key file. Truncation and modification are detected before the reader returns the end of
+/// the file.
 pub(crate) struct KeyReader {
     input: BufReader<File>,
     path: PathBuf,
@@ -241,7 +242,8 @@ pub(crate) fn rewrite(
     Ok(())
 }
 
-/// Reads the header of a key file and returns the backup that it belongs to.
+/// Reads the header of a key file and returns the backup and the store that the key file belongs
+/// to.
 pub(crate) fn owner_of(path: &Path) -> Result<BackupOwner> {
     let file = File::open(path).map_err(|error| failed(path, &error))?;
     KeyReader::new(file, path).map(|reader| reader.owner)
@@ -253,9 +255,8 @@ pub(crate) fn is_being_written(part: &Path) -> bool {
     File::open(part).is_ok_and(locked)
 }
 
-/// Removes both temporary files of a backup whose process was killed. This requires that the key
-/// file is missing and that no process is writing its temporary file. Returns whether the files
-/// were removed.
+/// Removes both temporary files of a backup whose process was killed. Does nothing if the key file
+/// exists or a process is still writing its temporary file. Returns whether the files were removed.
 pub(crate) fn remove_abandoned(backup: &Path, keys: &Path, owner: &BackupOwner) -> bool {
     let part = part_of(keys);
     if keys.exists() {

@@ -3,7 +3,8 @@
 //!
 //! Each row has a MAC, which is checked whenever the key is used. Creations and revocations are
 //! also recorded in a log of the tenant. The store refuses a key whose row was modified or moved to
-//! another tenant. It also refuses a key whose revocation was undone only in the table.
+//! another tenant. It also refuses a key that the log lists as revoked, although its row is not
+//! marked as revoked.
 
 use jiff::Timestamp;
 use throughline_core::{
@@ -103,7 +104,8 @@ impl KeyLimits {
         self.models.is_empty() || self.models.iter().any(|pattern| matches_pattern(pattern, model))
     }
 
-    /// Returns the limits as JSON, as stored and as shown to operators. Absent limits are omitted.
+    /// Returns the limits as JSON, in the form that is stored and shown to operators. Absent limits
+    /// are omitted.
     pub fn json(&self) -> Json {
         json::object(|o| {
             if !self.models.is_empty() {
@@ -126,8 +128,8 @@ impl KeyLimits {
         })
     }
 
-    /// Parses stored limits. Returns `None` if a limit is unknown, because ignoring it would widen
-    /// the key's rights.
+    /// Parses stored limits. Returns `None` if a limit is unknown, because ignoring the limit would
+    /// extend the key's permissions.
     fn read(text: &str) -> Option<Self> {
         let tree = Tree::parse(text.to_owned()).ok().filter(|tree| tree.root().is_object())?;
         let mut limits = Self::default();
@@ -173,7 +175,8 @@ impl Journal {
         Ok(NewApiKey { id, secret })
     }
 
-    /// Returns the key with this secret, or `None` if it is unknown, revoked or has a modified row.
+    /// Returns the key with this secret, or `None` if the key is unknown, was revoked or has a
+    /// modified row.
     pub async fn api_key(&self, secret: &str) -> Result<Option<ApiKey>> {
         match self.check_api_key(secret).await? {
             KeyCheck::Valid(key) => Ok(Some(key)),

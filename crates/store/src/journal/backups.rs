@@ -104,8 +104,8 @@ impl Journal {
         self.backup_with_keys(to, &key_file_of(to), progress).await
     }
 
-    /// Backs up the store to two files: `to` gets everything except the salts and the store's
-    /// secret, which go to the separate key file `keys`. [`restore`](crate::restore) builds a store
+    /// Backs up the store to two files. The salts and the store's secret go to the separate key
+    /// file `keys`, and everything else goes to `to`. [`restore`](crate::restore) builds a store
     /// from both files.
     pub async fn backup_with_keys(
         &self,
@@ -228,9 +228,9 @@ impl Journal {
         self.complete_erasures().await
     }
 
-    /// Unregisters backups whose key file was at this path and no longer exists. Also unregisters a
-    /// backup of schema version 1 that was at this path. Returns the key files that still cannot be
-    /// reached.
+    /// Unregisters backups whose key file was at this path and no longer exists. Also unregisters
+    /// the schema-version-1 backup that was at this path, if any. Returns the key files that still
+    /// cannot be reached.
     pub async fn unregister_keys(&self, keys: &Path) -> Result<Vec<Name>> {
         let path = absolute(keys)?;
         let mut registered = self.registrations().await?;
@@ -259,9 +259,8 @@ impl Journal {
     }
 
     /// Returns whether a registered backup was never completed. If its process was killed, also
-    /// removes its files and its registration. A registration without files belongs to an
-    /// interrupted backup, or to one that has just begun and will not copy content destroyed
-    /// earlier.
+    /// removes its files and its registration. If no files exist, the backup was interrupted or has
+    /// just begun. A backup that has just begun will not copy content that was destroyed earlier.
     async fn was_never_made(&self, registration: &Registration) -> Result<bool> {
         let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
         let owner = BackupOwner { backup: id, store: self.signer.store().into() };
@@ -300,7 +299,8 @@ impl Journal {
         .await
     }
 
-    /// Destroys the same content in a backup of an earlier version, which contains its salts.
+    /// Destroys the content listed in `notes` in a backup of an earlier version, because that
+    /// backup contains its salts.
     async fn erase_in(&self, path: &Path, notes: &[(String, Bytes)]) -> Result<()> {
         let options = Options { create: false, ..Options::default() };
         // Each process that erases becomes a separate writer with its own chain.
@@ -329,8 +329,8 @@ impl Journal {
     }
 }
 
-/// Destroys content in a copy of the store and records the erasure there. Skips logs that are newer
-/// than the copy.
+/// Destroys content in a copy of the store and records the erasure in the copy. Skips logs that the
+/// copy does not contain.
 async fn erase_from(
     copy: &dyn Backend,
     keys: &Keys,

@@ -37,7 +37,7 @@ impl Journal {
         Ok(rows)
     }
 
-    /// Returns the log and those of its ancestors that share records after `after`. Each log is
+    /// Returns the log and each ancestor that shares records after `after` with it. Each log is
     /// paired with the number of its last record that is visible in the requested log.
     pub(super) async fn lineage(
         &self,
@@ -67,8 +67,8 @@ impl Journal {
         Ok(Record { seq, kind, at, events, content })
     }
 
-    /// Returns the content and the salt of a row, or the reason for its erasure. Another process
-    /// may destroy the content after the row was read.
+    /// Returns the content and the salt of a row, or the reason for its erasure. Also detects an
+    /// erasure by another process after the row was read.
     pub(super) async fn content_or_erasure(
         &self,
         tenant: &Tenant,
@@ -93,7 +93,7 @@ impl Journal {
         }
     }
 
-    /// Returns the decrypted content of a row and its salt.
+    /// Returns the decrypted content and the salt of a row.
     pub(super) async fn content(&self, tenant: &Tenant, row: &Row) -> Result<(Bytes, SaltBytes)> {
         let missing = |part: &str| corrupt!("record {} has no {part}", row.seq);
         let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;

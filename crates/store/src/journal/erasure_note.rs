@@ -42,7 +42,8 @@ fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
 }
 
 /// Builds the note that is stored until the destroyed content is gone from all files. Returns a
-/// unique name and the list of erasures, which must all have the same reason.
+/// unique name for the note and its text, which lists the erasures. All erasures must have the same
+/// reason.
 pub(super) fn note(tenant: &Tenant, erases: &[Erasure]) -> Result<(String, Bytes), StoreError> {
     let kind = erases.first().map(|erase| erase.reason.kind()).unwrap_or_default();
     let note = json::object(|note| {

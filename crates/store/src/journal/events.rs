@@ -51,8 +51,8 @@ struct RunWriter {
 
 #[derive(Default)]
 struct PendingEvents {
-    /// The group being written. Its outcome may be unknown after a cancelled write, so it is
-    /// written again under the same name until a write succeeds.
+    /// The group being written. After a cancelled write its outcome may be unknown. The group is
+    /// therefore written again under the same name until a write succeeds.
     in_progress: Option<PackGroup>,
     /// Packs to write after `in_progress`, in order. Events are appended to the last pack.
     packs: VecDeque<Pack>,
@@ -188,7 +188,7 @@ impl RunEvents {
         Ok(receipt)
     }
 
-    /// Writes the queued packs. Returns the error if this write failed.
+    /// Writes the queued packs. Returns an error if the write fails.
     pub async fn flush(&self) -> Result<()> {
         self.run.write().await;
         lock(&self.run.waiting).failed.take().map_or(Ok(()), Err)
@@ -219,7 +219,7 @@ impl EventWriter for RunEvents {
 }
 
 impl Drop for RunEvents {
-    /// Hands the queued packs to a background task.
+    /// Starts a background task that writes the queued packs.
     fn drop(&mut self) {
         lock(&self.flushes).detach_all();
         let waits = {

@@ -7,7 +7,7 @@
 //!
 //! A full export (`"full": true` in the header) contains the exact content and can be imported. A
 //! redacted export omits the salt of each redacted record, so the original content cannot be
-//! guessed. Everything else can still be verified.
+//! guessed. Everything else in the export can still be verified.
 //!
 //! The store is read in pages, and each page is written before the next one is read. Memory holds
 //! only the Thread names, one page, and one chunk of lines.
@@ -261,7 +261,7 @@ impl Export<'_> {
     }
 
     /// Writes a line that the signature covers. Redacted content cannot be checked against its
-    /// commitment, so only the signature protects its line.
+    /// commitment, so only the signature protects the line of a redacted record.
     fn signed_line(&mut self, line: &Json) {
         self.hash.update(line.bytes());
         self.hash.update(b"\n");

@@ -117,8 +117,8 @@ impl Journal {
         Ok(destroyed)
     }
 
-    /// Destroys the content of a run. Cleaning up files and key files can take a long time, so it
-    /// happens later in the background and the caller does not wait for it.
+    /// Destroys the content of a run. A background task removes the content from files and key
+    /// files later, because this cleanup can take a long time.
     pub(super) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<()> {
         let head = self.log(tenant, run).await?;
         if head.is_none_or(|head| head.kind != LogKind::Run) {
@@ -130,8 +130,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes destroyed content from all files after [`CLEANUP_DELAY`], for all runs deleted until
-    /// then. If this process ends first, the next process that opens the store does the cleanup.
+    /// After [`CLEANUP_DELAY`], removes the content of all runs that were deleted by then from all
+    /// files. If this process ends first, the next process that opens the store does the cleanup.
     fn schedule_cleanup(&self) {
         if self.finishes.swap(true, Ordering::AcqRel) {
             return;
@@ -231,7 +231,7 @@ impl Journal {
 
     /// Finds the earlier record that contains the whole message of record `seq`. On some wires,
     /// messages cannot be split. The first Item of such a message contains the text of all its
-    /// Items, and is destroyed with any of them.
+    /// Items, so its record must be destroyed together with any of them.
     async fn find_message_holder(
         &self,
         tenant: &Tenant,
@@ -264,8 +264,8 @@ impl Journal {
     }
 
     /// Returns the records about the Item. Imported records, and records without `about`, are
-    /// matched by content. Records that a parent wrote after `end` are ignored, because the fork
-    /// does not share them.
+    /// matched by content. If `log` is the parent of a fork, records after `end` are ignored,
+    /// because the fork does not share them.
     async fn records_about(
         &self,
         tenant: &Tenant,
@@ -309,9 +309,9 @@ impl Journal {
         Ok(found)
     }
 
-    /// Destroys content and records the erasure in each log. Each log in `expects` must still end
-    /// where the caller read it. On a full disk, uses the reserved space. If that is not enough for
-    /// the whole erasure, erases in pieces.
+    /// Destroys content and records the erasure in each log. Fails if a log in `expects` no longer
+    /// ends at the given record. On a full disk, uses the reserved space. If the reserved space is
+    /// not enough for the whole erasure, erases in pieces.
     pub(super) async fn destroy(
         &self,
         tenant: &Tenant,
@@ -417,7 +417,7 @@ fn is_item(content: &Bytes, item: &str) -> bool {
     stored.or_else(id).as_deref() == Some(item)
 }
 
-/// Builds the erasures for a whole Thread: all its own records, those of its runs, and the
+/// Builds the erasures for a whole Thread: all records of the Thread and of its runs, and the
 /// checkpoints of its forks.
 pub(super) fn family_erases(
     thread: &LogHead,
@@ -431,8 +431,8 @@ pub(super) fn family_erases(
     erases
 }
 
-/// Adds the checkpoints of a Thread and its forks, which may contain destroyed content. The commit
-/// then fails if a run or fork was started in the meantime.
+/// Adds the checkpoints of a Thread and its forks, which may contain destroyed content. Also makes
+/// the commit fail if a run or fork is started before the commit.
 fn add_checkpoints(
     erases: &mut Vec<Erasure>,
     thread: &LogId,

@@ -45,8 +45,8 @@ pub struct ImportSummary {
 }
 
 impl ImportSummary {
-    /// Returns an error for a redacted export. Its content differs from what was recorded, so
-    /// replaying it would send a provider values that the provider never issued.
+    /// Returns an error for a redacted export. Redacted content differs from the recorded content,
+    /// so a replay would send a provider values that the provider never issued.
     pub fn must_be_full(&self) -> Result<()> {
         if !self.redacted {
             return Ok(());
@@ -72,10 +72,11 @@ struct ImportedLog {
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
     gone: Option<ErasureReason>,
-    /// Number of the last record that belongs to a parent that is not imported. The parent also
-    /// contains the erasure records for these records.
+    /// Number of the last record that was inherited from a parent that is not imported. Only the
+    /// parent's log contains the erasure records for the inherited records.
     orphaned: u64,
-    /// Erasures among the orphaned records; `at` is the time of the last orphaned record.
+    /// Numbers of the inherited records whose content was destroyed, with the reasons. `at` is the
+    /// time of the last imported record.
     unrecorded: Vec<(u64, ErasureReason)>,
     at: Option<i64>,
     /// Number of the last imported record; `None` until the log is opened.
@@ -111,8 +112,8 @@ fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)>
 
 impl Journal {
     /// Imports an export's Threads into the tenant under their original names. Existing data is not
-    /// changed. The export is verified completely before anything is written, so it is read twice.
-    /// `open` opens it for each pass.
+    /// changed. The export is read twice, because it is verified completely before anything is
+    /// written. `open` is called once for each pass.
     ///
     /// Each part is imported exactly once. Importing the same export again therefore resumes an
     /// interrupted import, and concurrent imports of one export do not conflict.
@@ -197,8 +198,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Records the erasures in the history of a fork whose parent is not imported, and marks the
-    /// erased records.
+    /// For a fork whose parent is not imported, records the erasures of inherited records and marks
+    /// these records as erased.
     async fn record_erasures(&self, log: &ImportedLog) -> Result<()> {
         let erases = log.erasures(&log.unrecorded);
         if erases.is_empty() {
@@ -318,7 +319,8 @@ struct ExportReader<'r> {
     hash: Sha256,
     line: u64,
     summary: ImportSummary,
-    /// The previous record. If the next record follows it in the same chain, its link is checked.
+    /// The previous record. The next record's link is checked if both records are consecutive in
+    /// the same chain.
     last: Option<Row>,
     /// The current log: its name, its kind and lineage, and the number of records that it shares
     /// with its parent.

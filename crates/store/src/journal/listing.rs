@@ -59,7 +59,8 @@ impl Journal {
         Ok(family)
     }
 
-    /// Creates a Thread that shares the history of `of` up to record `at`, or its whole history.
+    /// Creates a Thread that shares the history of `of` up to record `at`. If `at` is `None`, the
+    /// new Thread shares the whole history.
     pub async fn fork(
         &self,
         tenant: &Tenant,

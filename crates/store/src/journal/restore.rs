@@ -21,8 +21,8 @@ use crate::sync::blocking;
 ///
 /// Content that was forgotten since the backup is also forgotten in the new store, and its Journal
 /// records the erasures. If the original store has a master key, `options` must contain it. The new
-/// store does not register the original's backups. Otherwise it would remove all salts but its own
-/// from their key files.
+/// store does not register the original's backups. Otherwise, the new store would remove salts that
+/// it does not have from the key files of these backups.
 pub async fn restore(
     backup: &Path,
     keys: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Retention: destroys expired Threads, except those used during the call.
+//! Retention: destroys expired Threads, except Threads that are written to during the call.
 //!
 //! A fork shares its parent's records, so a Thread counts as used while one of its forks is used.
 //! Forks expire before their parents. The expired Threads are selected from one read of all
@@ -139,7 +139,7 @@ fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
     ages
 }
 
-/// Maps each fork that shares records to its parent.
+/// Maps each fork to its parent, if the fork shares records with the parent.
 fn parents(threads: &[LogHead]) -> HashMap<LogId, LogId> {
     let shares = |head: &LogHead| head.fork.clone().filter(|fork| fork.at > 0);
     let pair = |head: &LogHead| Some((head.log.clone(), shares(head)?.log));

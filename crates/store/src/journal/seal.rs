@@ -11,7 +11,8 @@ use crate::sealed_batch::{
     Erasure, Guard, SealedAppend, SealedBatch, SealedBlob, SealedRecord, SealedTurn,
 };
 
-/// Content of at least this many bytes is stored as a blob, once per tenant.
+/// Content of at least this many bytes is stored as a blob. Equal content of one tenant shares a
+/// blob.
 const LARGE: usize = 16 << 10;
 
 pub(super) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch> {
@@ -32,7 +33,7 @@ pub(super) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch> {
     Ok(SealedBatch { tenant, once, appends, vault, asks, takes, erases, keys })
 }
 
-/// Seals the batch of an operator command, which ignores leases.
+/// Seals the batch of an operator command. Operator commands can write regardless of leases.
 pub(super) fn seal_as_operator(
     keys: &Keys,
     batch: Batch,

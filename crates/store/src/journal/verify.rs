@@ -1,8 +1,8 @@
 //! Verifies every link, commitment, manifest, log and index row, and reports the first failure.
 //!
 //! Other processes may write and erase during the verification, faster than this code reads.
-//! Therefore no loop waits for the end of new data. All data written before the start is verified.
-//! Later data is read only where a log's row requires it.
+//! Therefore no loop waits until all new data is read. All data written before the start is
+//! verified. Later data is read only where a log's row requires it.
 
 mod index_rows;
 mod logs;
@@ -39,7 +39,7 @@ pub struct VerifyReport {
     /// Names of the tables whose rows are verified. Leases, creation times and the last change of a
     /// log are not covered.
     pub tables: Vec<&'static str>,
-    /// What this verification cannot prove, and why.
+    /// The reasons why this verification proves less than usual.
     pub warnings: Vec<Warning>,
 }
 
@@ -112,7 +112,7 @@ fn tables(has_macs: bool) -> Vec<&'static str> {
 /// The tenant and writer of a chain segment.
 type ChainKey = (Tenant, Name);
 
-/// The findings of a running verification, and the checks that it must still make.
+/// The findings of a running verification, and the data for its remaining checks.
 #[derive(Default)]
 struct Ledger {
     report: VerifyReport,
@@ -131,7 +131,8 @@ struct Ledger {
 
 impl Journal {
     /// Verifies everything written before the call, while other processes may continue to write.
-    /// `witness` is a manifest that was exported earlier. With it, truncation is detected too.
+    /// `witness` is a manifest that was exported earlier, which makes truncation since then
+    /// detectable.
     pub async fn verify(
         &self,
         witness: Option<&Manifest>,
@@ -379,7 +380,7 @@ impl Ledger {
         self.scope.as_ref().is_none_or(|scope| scope == tenant)
     }
 
-    /// Maps the heads within scope to their links, keyed by chain and position.
+    /// Returns the link of each head within scope, keyed by chain and position.
     fn links(&self, heads: Vec<Head>) -> impl Iterator<Item = ((ChainKey, u64), Link)> {
         heads
             .into_iter()
@@ -387,8 +388,8 @@ impl Ledger {
             .map(|head| (((head.tenant, head.writer), head.position), head.link))
     }
 
-    /// Adds the links that a manifest confirms, and its row sums if they are newer than the known
-    /// ones. The stored sums must not be older than the added sums.
+    /// Adds the links and row sums that a manifest confirms. For each row sum, only the newest
+    /// confirmed state is kept, and the stored sum must not be older.
     fn confirm(&mut self, statement: Statement) {
         let links: Vec<_> = self.links(statement.heads).collect();
         self.confirmed.extend(links);

@@ -182,7 +182,8 @@ impl Driver for Postgres {
         })
     }
 
-    /// Only one node rewraps salts at a time, and commits that erase content wait for it.
+    /// Only one node rewraps salts at a time. Commits that erase content wait until that node has
+    /// finished.
     fn rewrap(&self, salts: Vec<SaltRow>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let records: Vec<i64> = salts.iter().map(|row| row.record).collect();
@@ -204,9 +205,9 @@ impl Driver for Postgres {
     /// Writers wait until all tables are rewritten.
     ///
     /// Deleted salts remain in the write-ahead log until its segments are recycled. A checkpoint
-    /// speeds this up if the role may request one. Archives, lagging replicas and base backups also
-    /// keep deleted salts. To erase these copies, use a master key and rotate it: all copies of the
-    /// salts are then wrapped, and the old key can be destroyed.
+    /// makes the server recycle segments earlier, if the role may request one. Archives, lagging
+    /// replicas and base backups also keep deleted salts. To erase these copies, use a master key
+    /// and rotate it: all copies of the salts are then wrapped, and the old key can be destroyed.
     fn scrub(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let client = self.shared.server.client().await?;

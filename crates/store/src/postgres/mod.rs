@@ -2,9 +2,9 @@
 //!
 //! Each node has one connection for writing, one for notifications, and a pool for reading. Writers
 //! put batches into a queue. All batches that were queued during the last round trip are sent as
-//! one statement, which takes one round trip and one transaction. `functions_2.sql` documents its
-//! decisions and locks. No row is changed by every commit, so nodes do not contend for a shared
-//! row.
+//! one statement, which takes one round trip and one transaction. `functions_2.sql` documents how
+//! the statement decides and which locks it takes. No row is changed by every commit, so nodes do
+//! not contend for a shared row.
 //!
 //! The large tables can be partitioned: `records` by a hash of the log, which is part of the
 //! primary key, and `salts` by a hash of the record. Ids come from sequences, and no foreign keys

@@ -48,7 +48,7 @@ async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Returns MAC keys for nodes without a Journal.
+/// Returns MAC keys for nodes that tests open without a Journal.
 fn test_protection() -> Protection {
     let secret = Secret::new([5; 32]);
     let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
@@ -225,7 +225,7 @@ async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
     heads
 }
 
-/// Asserts that the chains end at the heads in the segments, and that the database passes its
+/// Asserts that the chains end at the heads stored in `segments`, and that the database passes its
 /// checks.
 async fn assert_sound(node: &Postgres) {
     let rows = whole_chain(node).await;

@@ -82,8 +82,8 @@ pub(super) fn parameters(values: &[SqlValue]) -> Vec<Parameter<'_>> {
     values.iter().map(|value| value as Parameter<'_>).collect()
 }
 
-/// Converts to the database's integer type. Numbers that are too large become the type's maximum,
-/// which exceeds all stored values.
+/// Converts a number to the database's integer type. Numbers that are too large become the type's
+/// maximum, which exceeds all stored values.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

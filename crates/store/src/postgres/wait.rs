@@ -1,6 +1,6 @@
 //! Waits for writes of other nodes. One connection listens for notifications and also sends this
-//! node's notifications. They are batched and sent outside the writing transactions, because the
-//! server commits only one transaction with notifications at a time.
+//! node's notifications. Notifications are batched and sent outside the writing transactions,
+//! because the server commits only one transaction with notifications at a time.
 //!
 //! Each listening node holds a shared lock and sends a greeting when it starts. A node can
 //! therefore detect that it is alone, and then sends no notifications. Notifications are only
@@ -51,7 +51,7 @@ impl Shared {
     }
 }
 
-/// Reads the last sequence numbers of these logs and wakes the tasks that wait for more.
+/// Reads the last sequence numbers of these logs and wakes the tasks that wait for later records.
 pub(super) async fn poll_logs(shared: &Shared, logs: Vec<LogKey>) -> Result<()> {
     if logs.is_empty() {
         return Ok(());

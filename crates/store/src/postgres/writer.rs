@@ -1,5 +1,5 @@
 //! The writer, which has a queue and one connection. It sends all batches that were queued during
-//! the last round trip.
+//! the last round trip as one group.
 //!
 //! Each group has a number. If the connection is lost before the result arrives, the group is sent
 //! again with the same number. The database then returns the earlier result, or writes the group if

@@ -16,8 +16,8 @@ impl RowSnapshot {
         }
     }
 
-    /// Returns the first sum that does not match. The verification of one tenant ignores store-wide
-    /// sums.
+    /// Describes the first sum of row MACs that differs from the stored sum. The verification of
+    /// one tenant ignores store-wide sums.
     fn first_mismatch(&self, of: Option<&Tenant>) -> Option<VerifyFailure> {
         if of.is_none() && self.tally.is_none() {
             let problem = "are missing, or their MAC does not match";

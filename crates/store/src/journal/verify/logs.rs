@@ -41,8 +41,7 @@ struct MissingContent {
 /// before an erasure record.
 #[derive(Default)]
 struct RecordedErasures {
-    /// For each reason, the number of an erasure record. All content before that record was
-    /// destroyed.
+    /// For each reason, the number of the last erasure record that destroyed all content before it.
     all_before: HashMap<ErasureReason, u64>,
     checkpoints_before: HashMap<ErasureReason, u64>,
     seqs: HashSet<(u64, ErasureReason)>,
@@ -208,8 +207,8 @@ impl Journal {
         problems.first().map_or(Ok(()), |problem| fail("the database:", problem))
     }
 
-    /// Verifies that a log's row matches its records. A log without records of its own is not
-    /// checked.
+    /// Verifies that a log's row matches its records, including records that were added during the
+    /// verification.
     async fn verify_log(
         &self,
         tenant: &Tenant,

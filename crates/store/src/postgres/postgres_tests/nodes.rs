@@ -129,7 +129,7 @@ const LISTENERS: &str = "FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                          WHERE l.locktype = 'advisory' AND l.classid = 1414025804 AND l.objid = 3 \
                          AND a.datname = current_database()";
 
-/// A timeout shorter than the polling interval while connected, so that only a notification can
+/// A timeout shorter than the polling interval of a connected node, so that only a notification can
 /// wake the task in time.
 const NOTIFIED: Duration = Duration::from_secs(4);
 
