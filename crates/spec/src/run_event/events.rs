@@ -123,11 +123,11 @@ words! {
 
     /// The outcome of a gate check.
     GatePhase {
-        /// The attempt failed, and the model is called again.
+        /// The attempt failed, and a retry or the fallback follows.
         Retried = "retried",
         /// A retry produced a valid answer.
         Recovered = "recovered",
-        /// The last attempt failed.
+        /// The attempt failed, and the run ends.
         Failed = "failed",
     }
 }
