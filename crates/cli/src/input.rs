@@ -21,10 +21,10 @@ use crate::input::rows::{RequestCatalog, UNKNOWN};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// Size limits for documents, ten times those of the gateway.
+/// Size limits for input documents: ten times the gateway's limits.
 const LIMITS: SizeLimits = SizeLimits { entries: 4_000_000, items: 200_000, tools: 40_960 };
 
-/// The bytes of a document, with a name for messages.
+/// An input document: its bytes, and the name that error messages use for it.
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
@@ -140,14 +140,14 @@ impl Input {
         Failure::BadData(format!("{}:{line}:{column}: not JSON: {what}", self.name))
     }
 
-    /// Returns the document as the body of a request to the target in `asked`.
+    /// Builds a request to the target in `asked`, with the document as its body and no headers.
     pub(crate) fn request(&self, codec: &dyn Codec, context: &DecodeContext) -> Request {
         let path = codec.path(&context.target, false);
         Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
     }
 }
 
-/// Returns the name of the request field that holds the conversation.
+/// Returns the name of the request field that holds the conversation on the codec's wire.
 pub(crate) fn conversation_of(codec: &dyn Codec) -> &'static str {
     codec.prefix_members().last().copied().unwrap_or("messages")
 }
@@ -161,7 +161,8 @@ pub(crate) fn kind_name(document: Document, framing: Option<Framing>) -> &'stati
     }
 }
 
-/// Returns the target at the named provider, or at the wire's default provider.
+/// Returns a decode context for the model at the named provider, or else at the wire's default
+/// provider.
 pub(crate) fn decode_context(
     wire: &Wire,
     provider: Option<&str>,
@@ -175,7 +176,7 @@ pub(crate) fn decode_context(
     Ok(DecodeContext::of(rows.catalog().target(&row, model, "default")))
 }
 
-/// Prints a note if the catalog does not contain the model.
+/// Prints a note if no catalog entry matches the model.
 pub(crate) fn note_unknown_model(context: &DecodeContext) {
     let model = context.target.model();
     if context.target.profile.name == UNKNOWN && model != UNKNOWN {

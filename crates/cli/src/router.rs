@@ -12,7 +12,7 @@ use throughline_server::{ModelRouter, RouteTarget};
 
 use crate::config::{Config, Credential, Endpoint, Routes, shown_variable};
 
-/// The most common simulated models, for model lists.
+/// The simulated models that model lists and error messages mention.
 const SIMULATED: &[&str] =
     &["sim/claude-sonnet-5-5", "sim/gpt-5.6-sol", "sim/gemini-3.8-flash", "sim/deepseek-v4-pro"];
 
@@ -76,12 +76,13 @@ impl ModelRouter for ConfigRouter {
     }
 }
 
-/// Returns the name of the simulators' endpoint for a catalog entry.
+/// Returns the name of the endpoint that simulates a provider.
 fn simulated(row: &Provider) -> Name {
     Name::from(format!("sim {}", row.name))
 }
 
-/// Builds the configured endpoints, and the endpoints of the simulators at the URL `simulators`.
+/// Builds the configured endpoints and the simulated endpoints; `simulators` is the simulators'
+/// base URL.
 pub(crate) fn endpoints(
     config: &Config,
     simulators: &str,

@@ -29,7 +29,8 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) enum IfMissing {
     Fails,
     IsMade,
-    /// Fail. An existing store is opened read-only, because it may be a read-only copy.
+    /// Fails if the store does not exist. An existing store is opened read-only, because its file
+    /// may be a read-only copy.
     FailsReadOnly,
 }
 
@@ -78,7 +79,8 @@ impl OpenStore {
         self.wait_for(async { Signals::new() })
     }
 
-    /// Waits for work that must not stop half-way. Only a second signal aborts the work.
+    /// Waits for work that must not stop half-way. The first signal only prints a note; a second
+    /// signal aborts the work.
     pub(crate) fn run_uninterrupted<T>(
         &self,
         operation: &str,
@@ -102,7 +104,8 @@ impl OpenStore {
         })
     }
 
-    /// Waits for work. A signal aborts the work, unless only its final step remains.
+    /// Waits for work that a signal can abort. Once `progress` is full, signals are ignored,
+    /// because only the final step remains.
     pub(crate) fn run_until_interrupted<T>(
         &self,
         mut signals: Signals,
@@ -145,8 +148,8 @@ impl OpenStore {
         head.ok_or_else(|| store_failure(missing(), &self.tenant))
     }
 
-    /// Returns the runs of a thread, or of the tenant. Other logs of a thread, such as run commands
-    /// and stored responses, have no status and are skipped.
+    /// Returns the runs of a thread, or all runs of the tenant. Logs without a status, such as run
+    /// commands and stored responses, are not runs and are skipped.
     pub(crate) fn runs(&self, thread: Option<&LogId>, mut page: Page) -> Result<Vec<LogHead>> {
         const LOOKED_AT: u32 = 256;
         let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
@@ -330,7 +333,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. Must be called within a Tokio runtime.
+    /// Installs the handlers for SIGINT and SIGTERM. Must be called within a Tokio runtime.
     pub(crate) fn new() -> Result<Self> {
         let install = |kind| signal(kind).context("cannot install signal handlers");
         let interrupted = install(SignalKind::interrupt())?;

@@ -33,8 +33,8 @@ pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
     open.collect()
 }
 
-/// Returns the options for the content of traces. `policy` redacts it, unless `[tracing] redact =
-/// false` is set.
+/// Returns the options for the content of traces. Content is redacted with `policy`, unless
+/// `[tracing] redact = false` is set.
 pub(crate) fn trace_options(settings: &TracingSettings, policy: RedactionPolicy) -> TraceOptions {
     let redaction = if settings.redact { policy } else { RedactionPolicy::nothing() };
     TraceOptions { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }
@@ -98,7 +98,7 @@ impl CallTraces for ProcessTraces {
     }
 }
 
-/// Provides the console with traces that contain redacted messages.
+/// Provides the console with traces that include redacted message content.
 pub(crate) struct ConsoleTraces(pub(crate) Journal);
 
 impl RunTraces for ConsoleTraces {

@@ -41,19 +41,19 @@ use crate::{Codec, CodecError};
 pub struct Transcript<'a> {
     /// The codec of the request's wire.
     pub codec: &'a dyn Codec,
-    /// The request, with the headers that are known so far.
+    /// The request, with the headers that are already known.
     pub request: &'a Request,
-    /// The body of `request`, if it is already parsed. A tree that was parsed from another body is
+    /// The parsed body of `request`, if available. A tree that was parsed from another body is
     /// ignored.
     pub parsed: Option<&'a Tree>,
-    /// Whether `request` contains the headers that will be sent. If not, rules about headers only
-    /// produce notes.
+    /// Whether `request` contains all headers that will be sent. If not, rules about headers
+    /// produce only notes.
     pub knows_headers: bool,
     /// The creation time of the account, if known. Some rules apply only to newer accounts.
     pub account_created: Option<jiff::Timestamp>,
     /// The earlier exchanges of the conversation; empty if none are known.
     pub prior: &'a PriorExchanges,
-    /// Seals that the target issued outside of `prior`.
+    /// Seals that the target issued in exchanges that are not in `prior`.
     pub issued: Option<&'a dyn IssuedSeals>,
 }
 

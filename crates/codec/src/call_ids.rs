@@ -1,7 +1,7 @@
 //! Matches tool results to tool calls.
 //!
-//! Ids are optional on some wires and repeat on others. An id therefore refers to the latest
-//! unanswered call that has it, and every call also gets a unique internal id.
+//! Call ids are optional on some wires and repeat on others. A wire id therefore refers to the
+//! latest unanswered call with this id, and every call also gets a unique internal id.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -16,9 +16,10 @@ pub(crate) struct CallTracker {
     used: UniqueNames,
     /// All calls in order; `None` once a call is answered.
     open: Vec<Option<CallId>>,
-    /// Indexes of the calls that have each id, latest last. Answered calls are removed lazily.
+    /// Maps each id to the indexes of its calls, latest last. Answered calls are removed lazily.
     by_id: HashMap<Name, Vec<usize>>,
-    /// Indexes of each tool's calls, oldest first. Answered calls are removed lazily.
+    /// Maps each tool name to the indexes of its calls, oldest first. Answered calls are removed
+    /// lazily.
     by_name: HashMap<Name, VecDeque<usize>>,
 }
 
@@ -45,8 +46,8 @@ impl CallTracker {
     }
 
     /// Returns the id of the call that a result belongs to: the latest open call with the wire id,
-    /// or the oldest open call of the tool if there is no wire id. A result without a matching call
-    /// keeps the id it came with.
+    /// or the oldest open call of the tool if there is no wire id. If no call matches, the wire id
+    /// or the tool name serves as the id.
     pub(crate) fn answer(&mut self, wire_id: Option<&str>, name: Option<&str>) -> CallId {
         let Self { open, by_id, by_name, .. } = self;
         let take = |number: usize| {
@@ -122,7 +123,7 @@ impl CallIdAllocator {
         self.latest.insert(id.clone(), Arc::clone(wire_id));
     }
 
-    /// Records an Item that is sent verbatim, if it is a call with an id.
+    /// Records a verbatim Item if the Item is a call with a wire id.
     pub(crate) fn record_item(&mut self, item: &Item) {
         if let Body::Call(call) = &item.body
             && let Some(wire_id) = &call.wire_id
@@ -137,7 +138,8 @@ impl CallIdAllocator {
     }
 }
 
-/// Derives a short id from the hash of `text`: 9 characters, or 24 where the style allows more.
+/// Derives a short id from the hash of `text`: 9 characters, or 24 if the target accepts longer
+/// ids.
 fn digest(text: &str, style: CallIds) -> Name {
     let hash = blake3::hash(text.as_bytes()).to_hex();
     let length = match style {

@@ -23,7 +23,7 @@ pub(crate) struct PriorBuilder<'o> {
     pub(crate) prior: PriorExchanges,
 }
 
-/// A response, whole or streamed.
+/// A complete or streamed response, with its provider and model.
 struct PriorResponse<'a> {
     input: &'a Input,
     codec: &'static dyn Codec,
@@ -132,8 +132,8 @@ impl<'o> PriorBuilder<'o> {
         context(answered.filter(|model| *model != UNKNOWN).or(model))
     }
 
-    /// Detects the type of a document. Tries `wire` first, which defaults to the wire of the
-    /// audited request, and then the most likely wire.
+    /// Detects the type of a document. Tries `wire` first, or the audited request's wire if `wire`
+    /// is `None`. Then tries the wire that the document's content suggests.
     fn kind(&self, input: &Input, wire: Option<&Wire>) -> Result<DocumentKind> {
         let here = wire.unwrap_or(&self.present.origin.wire);
         input.kind_or_request(Some(here)).or_else(|_| input.kind(None))
@@ -147,8 +147,8 @@ impl<'o> PriorBuilder<'o> {
         }
     }
 
-    /// Returns the target for a model. A document that names no model gets the audited request's
-    /// model if both use the same provider.
+    /// Returns the target for a model at provider `row`. If `model` is `None`, uses the audited
+    /// request's model, provided that the audited request goes to the same provider.
     fn target(&self, row: &Arc<Provider>, model: Option<&str>) -> Target {
         let is_same = row.name == self.present.provider.name;
         let fallback = if is_same { self.present.model() } else { UNKNOWN };

@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// Placeholder for a model name that is not given.
+/// Model name to use if the input does not name a model.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 pub(crate) struct RequestCatalog(Cow<'static, Catalog>);
@@ -63,8 +63,8 @@ impl RequestCatalog {
         Ok(row)
     }
 
-    /// Returns the provider entry with this name, or else a generic entry for the wire, because
-    /// recordings may come from any provider.
+    /// Returns the provider entry with this name. A recording may come from a provider that is not
+    /// in the catalog; such a provider gets a generic entry for the wire.
     pub(crate) fn row_or_generic(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>> {
         if let Some(row) = self.0.provider_on_wire(name, wire) {
             return Ok(row);
@@ -74,8 +74,8 @@ impl RequestCatalog {
         Ok(Arc::new(Provider { name: Name::from(name), ..Provider::clone(&plain) }))
     }
 
-    /// Corrects the detected wire if the provider does not use it. Returns the provider's own wire
-    /// if the document can be a request on that wire.
+    /// Returns the provider's own wire if the provider does not support the detected wire and the
+    /// document can be a request on the provider's wire.
     pub(crate) fn wire_of(&self, provider: &str, input: &Input) -> Option<Wire> {
         let guessed = throughline_codec::detect(&input.bytes)?;
         if self.0.provider_on_wire(provider, &guessed.wire).is_some() {

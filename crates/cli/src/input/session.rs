@@ -1,6 +1,7 @@
-//! Converts a conversation with one message or item per line to a request on its wire.
+//! Converts a file with one message or item per line to a request.
 //!
-//! Each message keeps its line number, so findings about the request also apply to the file.
+//! Each message keeps its line number, so a finding's line number in the request is also the line
+//! number in the file.
 
 use bytes::Bytes;
 use throughline_codec::{Codec, codec};
@@ -47,7 +48,7 @@ fn wire_of_message(message: Node<'_>) -> Option<Wire> {
     })
 }
 
-/// Builds a request from the lines, with the settings of the `earlier` request if there is one.
+/// Builds a request from the lines. Takes the settings from the `earlier` request, if any.
 pub(crate) fn wrap(
     lines: &Input,
     codec: &dyn Codec,

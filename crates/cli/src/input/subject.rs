@@ -18,7 +18,7 @@ use crate::input::{self, DocumentKind, Input, model_in};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// A request with its target and the earlier exchanges.
+/// A request with its target and the exchanges that preceded it.
 pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) codec: &'static dyn Codec,
@@ -130,7 +130,7 @@ impl Subject {
         })
     }
 
-    /// Returns the input of the audit: the request and the exchanges before it.
+    /// Returns the audit's input: the request and the exchanges that preceded it.
     pub(crate) fn transcript(&self) -> Transcript<'_> {
         Transcript {
             knows_headers: self.knows_headers,

@@ -21,7 +21,7 @@ const MOST_LINES: usize = 10;
 /// Minimum number of columns for a label that is printed next to its carets.
 const LABEL: usize = 36;
 
-/// Text that excerpts are taken from, indexed by line.
+/// A source text with an index for looking up lines and columns.
 pub(crate) struct SourceText<'s> {
     text: &'s str,
     masks: Vec<Mask>,
@@ -40,7 +40,7 @@ pub(crate) struct Annotation<'m> {
     pub(crate) style: Style,
 }
 
-/// The visible part of a line, and the columns of the marked range in it.
+/// The visible part of a line, and the columns that the marked range occupies in this part.
 #[derive(Debug, PartialEq, Eq)]
 struct VisibleLine {
     text: String,
@@ -48,7 +48,7 @@ struct VisibleLine {
     end: usize,
 }
 
-/// A character with its combining characters, or a masked value.
+/// The smallest unit of output: a character with its combining characters, or a masked value.
 struct TextCell<'s> {
     at: usize,
     end: usize,
@@ -162,7 +162,8 @@ impl<'s> SourceText<'s> {
         }
     }
 
-    /// Renders one line with carets below, or several lines joined by a bar on the left.
+    /// Renders the marked range: a single line with carets below, or several lines joined by a bar
+    /// on the left.
     fn draw_mark(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
         let (first, last) = self.lines_of(&mark.range);
         let (top, bottom) = (self.position(first.start).0, self.position(last.start).0);
@@ -310,7 +311,7 @@ fn shown(character: &str) -> Cow<'_, str> {
     }
 }
 
-/// Output buffer with the layout of line numbers.
+/// Output buffer for an excerpt, with the width of the line numbers and of the whole excerpt.
 struct ExcerptWriter {
     out: String,
     digits: usize,
@@ -330,7 +331,8 @@ impl ExcerptWriter {
         push_line(&mut self.out, &format!("{}{text}", gutter.blue().bold()));
     }
 
-    /// Writes carets with their label to the right, or below them if there is no room.
+    /// Writes the carets and their label. The label is to the right of the carets if it fits, else
+    /// below.
     fn label(&mut self, lead: &str, carets: &str, mark: &Annotation<'_>) {
         let drawn = format!("{lead}{}", carets.style(mark.style));
         if mark.label.is_empty() {

@@ -58,8 +58,8 @@ impl Failure {
         if matches!(self, Self::ReaderGone) { Ok(()) } else { Err(self) }
     }
 
-    /// Prints the error and returns the exit code: 1, 2 for usage, 65 for bad data, 69 for the
-    /// store, 130 when interrupted.
+    /// Prints the error and returns the exit code: 1 for external failures, 2 for usage errors, 65
+    /// for bad data, 69 for store errors, 130 for interruption.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {
             Failure::ReaderGone => return ExitCode::SUCCESS,

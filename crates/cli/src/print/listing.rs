@@ -21,7 +21,8 @@ pub(crate) fn page(paging: &PageArgs) -> Page {
     Page { after, limit: paging.limit.saturating_add(1), order: Order::Newest }
 }
 
-/// Removes the extra row. Returns the last row of the page if an extra row existed, else `None`.
+/// Removes the extra row that `page` requested. Returns the last row of the page if there was an
+/// extra row, else `None`.
 pub(crate) fn cut<T>(rows: &mut Vec<T>, limit: u32) -> Option<&T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if rows.len() <= limit {

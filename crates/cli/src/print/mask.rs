@@ -13,7 +13,7 @@ use crate::print::text::{plain, size};
 /// Length in bytes above which a base64 value is masked.
 const LONG: usize = 80;
 
-/// A value to hide, with its replacement text.
+/// The byte range of a value to hide, with its replacement text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mask {
     pub(crate) range: Range<usize>,

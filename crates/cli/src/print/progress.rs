@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether all steps are done, so that only the final result is missing.
+    /// Returns whether the bar is full: only the final step of the work remains.
     pub(crate) fn is_full(&self) -> bool {
         self.steps.load(Ordering::Relaxed) >= STEPS
     }
@@ -88,7 +88,7 @@ pub(crate) fn with_spinner<T>(label: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Reports the number of bytes read to a progress bar.
+/// Counts the bytes that were read and updates a progress bar.
 pub(crate) struct Meter<'p> {
     progress: &'p Progress,
     read: AtomicU64,

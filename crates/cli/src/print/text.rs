@@ -63,7 +63,8 @@ pub(crate) fn write_document(bytes: &[u8]) -> Result<()> {
     if std::io::stdout().is_terminal() { write_out(b"\n") } else { Ok(()) }
 }
 
-/// A report that an option writes to a file, or to standard error for `-`.
+/// A JSON report that a command-line option requests. The option's value is a file, or `-` for
+/// standard error.
 pub(crate) struct Report<'r> {
     pub(crate) option: &'static str,
     pub(crate) file: Option<&'r Path>,
@@ -71,7 +72,7 @@ pub(crate) struct Report<'r> {
 }
 
 impl Report<'_> {
-    /// Writes the report if the option names a file, but never overwrites an input file.
+    /// Writes the report if the option names a file. Fails if that file is one of the inputs.
     pub(crate) fn write_file<'p>(
         &self,
         inputs: impl IntoIterator<Item = &'p PathBuf>,
@@ -85,7 +86,7 @@ impl Report<'_> {
         write_file(file, format!("{}\n", self.json.as_str()).as_bytes())
     }
 
-    /// Prints the report if the option is `-`. Returns `false` if the option is not set.
+    /// Prints the report if the option's value is `-`. Returns whether the option is set.
     pub(crate) fn print(&self) -> bool {
         if self.file.is_some_and(|file| file.as_os_str() == "-") {
             anstream::eprintln!("{}", self.json.as_str());
@@ -261,7 +262,7 @@ pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &
     format!("{number} {noun}{end}")
 }
 
-/// Formats a number of bytes that a store reports.
+/// Formats a byte count from the store with a unit.
 pub(crate) fn stored_size(bytes: u64) -> String {
     size(usize::try_from(bytes).unwrap_or(usize::MAX))
 }

@@ -10,7 +10,7 @@ use crate::support::{CommandOutput, throughline_with, without_keys};
 
 const MODEL: [&str; 2] = ["--model", "sim/claude-sonnet-4-5"];
 
-/// Creates a directory without a store, and an agent declaration whose agent does not plan.
+/// Creates a directory that contains the declaration of a minimal agent, but no store.
 fn agent_store(name: &str) -> TestStore {
     let store = TestStore::without_database(&format!("agents-{name}"));
     std::fs::write(

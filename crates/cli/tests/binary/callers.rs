@@ -1,7 +1,7 @@
 //! Tests of a gateway process: which key reaches a provider, and which caller owns a conversation.
 //!
-//! The provider is a simulator configured like any other server. It distinguishes callers by their
-//! keys.
+//! The provider is a simulator that is configured by URL, like a real provider. The simulator
+//! distinguishes callers by their keys.
 
 use serde_json::{Value, json};
 use throughline_sim::{LedgerEntry, Options, Simulator, start};
@@ -15,7 +15,7 @@ const ADA: &str = "x-api-key: sk-adas-own\r\n";
 const BOB: &str = "x-api-key: sk-bobs-own\r\n";
 const NO_KEY: &str = "";
 
-/// A simulated provider, and a gateway whose configuration lists it under several names.
+/// A simulated provider, and a gateway whose configuration lists this provider under several names.
 struct CallerSetup {
     serving: GatewayProcess,
     simulator: Simulator,
@@ -108,8 +108,8 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// Builds a conversation without the reasoning, as sent by a client that kept only the visible
-/// text.
+/// Builds the conversation that a client sends if it kept the visible text and dropped the
+/// reasoning.
 fn visible_conversation(question: &str, answer: &str) -> [Value; 3] {
     [user(question), json!({"role": "assistant", "content": answer}), user("Go on.")]
 }

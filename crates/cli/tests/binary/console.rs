@@ -1,5 +1,5 @@
 //! Tests of the console in Chromium, driven over `WebDriver`. `scripts/ui` and `scripts/browser`
-//! install the requirements. Without them, the tests are skipped and pass.
+//! install the required software. If it is missing, the tests are skipped and pass.
 //!
 //! | file | content |
 //! |---|---|
@@ -30,7 +30,7 @@ use self::stage::{ConsoleFixture, ScenarioIds, find_id};
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 
-/// Starts the browser and loads the axe script; `None` if they are not installed.
+/// Starts the browser and loads the axe script; `None` if either is not installed.
 fn browser() -> Option<(Browser, String)> {
     let axe = std::fs::read_to_string(workspace_root().join("ui/node_modules/axe-core/axe.min.js"));
     let setup = axe.ok().and_then(|axe| Some((Browser::start()?, axe)));
@@ -82,7 +82,8 @@ fn console_counts_of_the_killed_run_agree() {
     assert_no_complaints(&browser);
 }
 
-/// If a client switches from GPT to Gemini and back, the map shows that GPT's Seal was sent back.
+/// If a client switches from GPT to Gemini and back to GPT, the map shows that GPT received its own
+/// Seal again.
 #[test]
 fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
     let store = TestStore::without_database("map-switch");
@@ -129,7 +130,7 @@ fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
     }
 }
 
-/// Returns each page's screenshot name and path.
+/// Returns the screenshot name and the URL path of each page.
 fn pages(ids: &ScenarioIds) -> Vec<(&'static str, String)> {
     vec![
         ("runs", "runs".to_owned()),

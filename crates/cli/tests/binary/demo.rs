@@ -30,7 +30,7 @@ fn run_demo(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBu
     (throughline_in(&store.folder, &arguments, input.as_bytes()), home)
 }
 
-/// Returns the numbers in the final table's row that starts with `what`.
+/// Returns the numbers in the first output line that starts with `what`.
 fn counts(out: &str, label: &str) -> Vec<u64> {
     let line = out.lines().find(|line| line.trim_start().starts_with(label));
     let line = line.unwrap_or_else(|| panic!("{label} is not in {out}"));

@@ -32,7 +32,7 @@ enum Tag {
     Clone,
     /// `console`: lines that start with `$` are run. The other lines are their expected output.
     Console,
-    /// `python` and `js`: run with the official clients.
+    /// `python` and `js`: programs that are run with the official clients.
     Python,
     JavaScript,
     /// `rust`: lines that must occur in a compiled example.
@@ -123,17 +123,17 @@ fn blocks(page: &Path) -> Vec<Block> {
     blocks
 }
 
-/// A directory for running the snippets of a page. It contains the files of a clone, and `PATH`
-/// contains the binary.
+/// A directory for running the snippets of a page. The directory contains the files of a clone, and
+/// the binary is on the snippets' `PATH`.
 struct SnippetFolder {
     store: TestStore,
     gateway: Option<GatewayProcess>,
-    /// Must outlive the gateway.
+    /// The simulators, which must outlive the gateway.
     _simulators: Option<Simulators>,
 }
 
-/// The simulators as a separate process. The gateway sends requests for real model names to them,
-/// so snippets for readers with a provider key run unchanged.
+/// The simulators as a separate process. They replace the real providers, so snippets that need a
+/// provider key run unchanged.
 struct Simulators {
     child: Child,
     address: String,
@@ -257,9 +257,9 @@ impl SnippetFolder {
         }
     }
 
-    /// Runs a command that the documentation runs in a clone. `cargo run` uses the existing binary,
-    /// and workspace tests run in this build. Slow release commands must appear unchanged in
-    /// `scripts/soak`.
+    /// Runs a command that the documentation runs in a clone. `cargo run` is replaced by the
+    /// existing binary, and workspace tests use the current build. Slow release commands must
+    /// appear unchanged in `scripts/soak`.
     fn clone_line(&self, location: &str, line: &str) {
         let root = workspace_root();
         match (line.strip_prefix("cargo run --release -- "), line.split_whitespace().next()) {
@@ -292,7 +292,7 @@ impl SnippetFolder {
         assert_success(&format!("{location}: {text}"), &output);
     }
 
-    /// Runs a command that does not end. The command has started once it prints its address.
+    /// Runs a server command until the command prints its address, and then stops the command.
     fn serve(&self, location: &str, text: &str) {
         let text = without_remark(text.trim());
         let is_gateway = text.ends_with("throughline serve");

@@ -17,7 +17,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     CODECS.iter().flat_map(|codec| codec.rules().iter().copied())
 }
 
-/// Runs a command on a request, with the target of a rule's example.
+/// Runs a command on a request, with the target and earlier exchanges of a rule's example.
 fn on_example(command: &[&str], rule: &Rule, request: &str) -> CommandOutput {
     let example = &rule.example;
     let name = rule.id.replace('/', "-");

@@ -1,4 +1,5 @@
-//! Tests of the binary. They are one test executable, so that shared code is built and linked once.
+//! Tests of the binary. All modules form one test executable, so that shared code is built and
+//! linked once.
 
 #![allow(
     clippy::unwrap_used,

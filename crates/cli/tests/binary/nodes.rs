@@ -1,6 +1,6 @@
 //! Tests of several gateways on one PostgreSQL store. If the gateway that runs an agent is killed,
-//! another gateway finishes the run. This works with and without a follower, and followers see
-//! every message once.
+//! another gateway finishes the run, even if no client follows the run. Clients that follow the run
+//! receive every message once.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,14 +13,14 @@ use throughline_testkit::{Cluster, TestRng, cases, figure, postgres_database};
 use crate::support::kept::TestStore;
 use crate::support::serving::{GatewayProcess, send_request};
 
-/// Number of tool calls per run, because a simulated model calls each of its tools once.
+/// Number of tools, and also of tool calls per run, because a simulated model calls each tool once.
 const TOOLS: usize = 6;
 
-/// Tools over HTTP. The gateway that owns a run is killed while the run waits for one of these
-/// tools.
+/// A server for HTTP tools. A test kills the gateway that owns a run while the run waits for one of
+/// these tools.
 struct HttpTools {
     address: String,
-    /// Number of calls until the next notification is sent.
+    /// Number of tool calls until `called` receives the next notification.
     next: Arc<Mutex<usize>>,
     called: Receiver<()>,
 }
@@ -48,7 +48,7 @@ impl HttpTools {
     }
 }
 
-/// Answers a tool call, and sends a notification if it is the awaited call.
+/// Answers a tool call. Sends a notification if the countdown `next` reaches zero with this call.
 fn answer(mut stream: TcpStream, next: &Mutex<usize>, notify: &Sender<()>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}

@@ -80,8 +80,8 @@ fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
 }
 
 /// Requests every GET route of the agent API in `/openapi.json`, once per thread if the path names
-/// a thread. Routes of the provider dialects are excluded. They return unredacted content to the
-/// client that owns it.
+/// a thread. Routes of the provider dialects are excluded, because they return unredacted content
+/// to the owning client.
 fn read_routes(
     serving: &GatewayProcess,
     ids: &BTreeMap<&str, String>,
@@ -154,7 +154,7 @@ fn run_commands(store: &TestStore, run: &str, threads: &[String], views: &mut Vi
     views.push(("trace.otlp".to_owned(), String::from_utf8_lossy(&bytes).into_owned()));
 }
 
-/// Reads every file that the file sink wrote.
+/// Reads every file that the trace file sink wrote.
 fn read_files(store: &TestStore, views: &mut Views) {
     let (mut folders, mut has_thoughts) = (vec![store.file("traces")], false);
     while let Some(folder) = folders.pop() {

@@ -58,11 +58,11 @@ fn provider(answer: String) -> String {
     address
 }
 
-/// A provider whose responses may contain secrets.
+/// A fake provider whose responses may contain secrets.
 struct Provider {
     name: &'static str,
     address: String,
-    /// The only parts of the provider's responses that callers receive verbatim.
+    /// The parts of the provider's responses that the gateway may forward verbatim to callers.
     verbatim: Vec<String>,
 }
 
@@ -119,11 +119,11 @@ fn configure(store: &TestStore, providers: &[Provider]) {
     std::fs::write(store.file("throughline.toml"), config).unwrap();
 }
 
-/// Responses to callers, without the texts that a provider supplied.
+/// The gateway's responses to callers, without the texts that a provider supplied.
 #[derive(Default)]
 struct CallerResponses {
     text: String,
-    /// Texts that were removed because a provider supplied them.
+    /// The texts that were removed from the responses because a provider supplied them.
     theirs: BTreeSet<String>,
 }
 
@@ -154,8 +154,8 @@ fn conversation(model: &str, stream: bool) -> String {
     )
 }
 
-/// Returns the Gemini simulator's error for an invalid signature. Like Google's error, it quotes
-/// the signature.
+/// Returns the Gemini simulator's error for an invalid signature. The error quotes the signature,
+/// as Google's error does.
 fn gemini_signature_error() -> String {
     format!(r#"Base64 decoding failed for \"{}\""#, canary(12))
 }

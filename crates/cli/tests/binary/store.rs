@@ -232,7 +232,7 @@ fn redacted_export_verifies_but_is_not_imported() {
     assert_eq!(output.code, 65, "{}", output.err);
 }
 
-/// Parses an export and removes the fields that depend on its store and hash chain.
+/// Parses an export and removes the fields that depend on the exporting store or its hash chain.
 fn portable_lines(export: &str) -> Vec<Value> {
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();

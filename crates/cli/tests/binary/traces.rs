@@ -1,5 +1,5 @@
 //! Tests of traces. Every kind of sink receives traces. A failing, slow or absent sink does not
-//! affect the run, but makes the trace partial.
+//! affect the run, but its trace is incomplete.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -31,8 +31,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver that answers each request with the next response, and repeats the last
-    /// response at the end. An empty response means that the receiver never responds.
+    /// Starts a receiver that sends `answers` in order, one per request. The last answer is
+    /// repeated for further requests. For an empty answer, the receiver never responds.
     pub(crate) fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -138,7 +138,7 @@ fn find_word(text: &str, prefix: &str) -> String {
     word.unwrap_or_else(|| panic!("no {prefix} in {text}")).to_owned()
 }
 
-/// Reads the session that a file sink wrote.
+/// Reads the session file that the file sink wrote for a run.
 fn session(store: &TestStore, output: &CommandOutput) -> Value {
     let run = find_word(&output.err, "run_");
     let file = store.file(&format!("traces/sess_{run}/trace.session.json"));
@@ -350,7 +350,7 @@ fn gateway_calls_join_the_callers_trace() {
     assert_eq!(spans[1]["status"], 2);
 }
 
-/// A caller with the API key of a tenant.
+/// A gateway client that authenticates with a tenant's API key.
 struct Caller<'s> {
     serving: &'s GatewayProcess,
     header: String,
@@ -386,7 +386,7 @@ impl<'s> Caller<'s> {
     }
 }
 
-/// Returns all files below a directory, except those of the store and the log.
+/// Returns all files below a directory, except the store's files (`a.db*`).
 fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -9,7 +9,7 @@ use throughline_codec::{Catalog, DecodeContext};
 use throughline_core::{Request, Wire};
 use throughline_json::Name;
 
-/// A wire to measure, and the functions that write a conversation in its format.
+/// A wire to measure, and the functions that build a conversation in this wire's format.
 pub(crate) struct BenchWire {
     pub(crate) wire: Wire,
     provider: &'static str,
@@ -38,8 +38,8 @@ pub(crate) fn rounds() -> u32 {
     if std::env::args().any(|argument| argument == "--bench") { 60 } else { 1 }
 }
 
-/// Returns the candidate's best time divided by the baseline's best time. The two alternate, so
-/// that both see the same load.
+/// Returns the candidate's best time divided by the baseline's best time. Candidate and baseline
+/// run alternately, so that other load affects both equally.
 pub(crate) fn ratio(rounds: u32, baseline: &mut dyn FnMut(), candidate: &mut dyn FnMut()) -> f64 {
     let (mut best_baseline, mut best_candidate) = (Duration::MAX, Duration::MAX);
     for _ in 0..rounds {

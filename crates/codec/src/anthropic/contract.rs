@@ -21,9 +21,9 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     wire_rules::inspect(&mut inspection);
 }
 
-/// Returns why an unsigned thinking block must be omitted; `None` if it can be sent. Families that
-/// sign their thinking reject unsigned blocks, and no family accepts another family's blocks. Other
-/// vendors on this wire do not sign and expect their thoughts back unchanged.
+/// Returns why an unsigned thinking block must be omitted; `None` if the block can be sent. Model
+/// families that sign their thinking reject unsigned blocks, and no family accepts another family's
+/// blocks. Vendors that do not sign expect their own thoughts back unchanged.
 pub(super) fn unsigned_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     if seal_policy::elision_reason(item, target) == ElisionReason::Foreign {
         return Some(ElisionReason::Foreign);
@@ -40,7 +40,7 @@ pub(super) fn rejects_tool_choice(
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
-/// With a manual thinking budget, the provider rejects such a message.
+/// If the request also sets a manual thinking budget, the provider rejects the request.
 pub(super) fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let Some(answers) = messages.last().map(Json::tree) else { return false };
     let is_answer = |block: Node<'_>| block.get("type").is_some_and(|kind| kind.is("tool_result"));

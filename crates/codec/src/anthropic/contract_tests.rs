@@ -326,7 +326,8 @@ fn block_of_another_account_is_reported_as_unreadable() {
 
 // ---- Rejected requests
 
-/// Audits a replay of two thoughts as `content`. Also returns whether repair restores the original.
+/// Audits a request that replays two issued thoughts as `content`. Returns one line per finding,
+/// and whether repair restores the issued thoughts.
 fn changed(mode: &Value, content: &[Value]) -> (Vec<String>, bool) {
     let next = [assistant(content), user(vec![result("toolu_1")])];
     let bench = replay("claude-opus-4-6", mode, &two_thoughts(), &next);
@@ -572,7 +573,7 @@ fn omitted_setting_removes_its_empty_parent() {
 
 // ---- Known failure classes
 
-/// Returns one line per finding, and the verdict after repair.
+/// Audits the fixture. Returns one line per finding, and the verdict after repair.
 fn case(bench: &AuditFixture) -> (Vec<String>, Verdict) {
     (bench.lines(), bench.repair(RepairLevel::Degraded).audit.verdict())
 }

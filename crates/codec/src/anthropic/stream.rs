@@ -42,8 +42,8 @@ impl AnthropicDecoder {
         self.add_usage(message);
     }
 
-    /// Stores a member of the message. A repeated member keeps its position and gets the later
-    /// value.
+    /// Stores a member of the message. If the member is repeated, it keeps its first position and
+    /// gets the later value.
     fn store_member(&mut self, key: Node<'_>, value: Node<'_>) {
         // The final usage adds counts but may omit earlier counts, so merge the two objects.
         let extras = &mut self.reply.extras;
@@ -214,9 +214,9 @@ impl Decoder for AnthropicDecoder {
 /// emitted once complete.
 #[derive(Default)]
 pub(super) struct AnthropicEncoder {
-    /// The Items whose start event was written.
+    /// The indexes of the Items whose start event was written.
     streaming: Vec<u32>,
-    /// Opened calls whose start event is not written yet.
+    /// Calls that were opened but whose start event is not written yet, by Item index.
     waiting: BTreeMap<u32, Json>,
 }
 

@@ -109,8 +109,8 @@ impl AnthropicBlockKind {
     }
 }
 
-/// Returns the members of a response block that a request accepts; `None` for other block types,
-/// which are sent back whole. The API rejects unlisted members of known types.
+/// Returns the members of a response block that a request accepts; `None` if the block is sent back
+/// whole. For the listed block types, the API rejects all other members.
 pub(super) fn input_members(block: Kind) -> Option<&'static [&'static str]> {
     match block {
         Kind::Text => Some(&["type", "text", "citations", "cache_control"]),
@@ -149,7 +149,7 @@ pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> StopReason {
     }
 }
 
-/// Returns the wire's `stop_reason` and `stop_sequence` values.
+/// Maps a stop reason to the wire's `stop_reason` and `stop_sequence` values.
 pub(super) fn stop_reason(stop: &StopReason) -> (Option<&str>, Option<&str>) {
     match stop {
         StopReason::Done => (Some("end_turn"), None),

@@ -16,14 +16,15 @@ pub struct Comparison<'p> {
     pub call: Call,
     /// The differences, in request order.
     pub changes: Vec<Change<'p>>,
-    /// The first element that changed in the prefix of a replayed, prefix-bound thought.
+    /// The first request element before a replayed, prefix-bound thought that changed after the
+    /// thought was issued.
     pub prefix: Option<PrefixChange<'p>>,
-    /// The first element whose member order differs from the previous request.
+    /// The first request element whose JSON member order differs from the previous request.
     pub reordered: Option<ReorderedElement>,
 }
 
-/// An element that differs from the previous request only in its member order, which causes a cache
-/// miss.
+/// A request element that differs from the previous request only in the order of its JSON members.
+/// The reordering causes a cache miss.
 #[derive(Clone, Debug)]
 pub struct ReorderedElement {
     /// The element's byte range in the current request.
@@ -44,15 +45,16 @@ impl Comparison<'_> {
     }
 }
 
-/// A difference between one issued value and the request, or a value that was never issued.
+/// A difference between an issued part and the request, or a part of the request that was never
+/// issued.
 #[derive(Clone, Debug)]
 pub struct Change<'p> {
     /// How the request differs from the issued value.
     pub kind: ChangeKind,
-    /// The byte range of the part that now has the Seal, or that lost it. `None` if the part is
-    /// missing from the request.
+    /// The byte range in the request of the part that has the Seal, or that lost the Seal. `None`
+    /// if the request does not contain the part.
     pub part: Option<Range<usize>>,
-    /// The byte range of the Seal's value; `None` if the request has no value for it.
+    /// The byte range of the Seal in the request; `None` if the request does not contain the Seal.
     pub seal: Option<Range<usize>>,
     /// The issued Item; `None` if no known response issued the value.
     pub issued: Option<IssuedItem<'p>>,
@@ -60,8 +62,8 @@ pub struct Change<'p> {
     pub is_current: bool,
     /// Whether the part belongs to the last assistant message.
     pub is_latest: bool,
-    /// Whether the part, or the output after it, is known model output. If not, an unissued value
-    /// may come from an exchange outside the transcript.
+    /// Whether the part, or the model output that follows it, occurs in the earlier exchanges. If
+    /// not, an unissued value may come from an exchange outside the transcript.
     pub is_placed: bool,
 }
 
@@ -90,7 +92,8 @@ impl IssuedItem<'_> {
         value.filter(|_| native.side == Direction::Response)
     }
 
-    /// Returns whether the target issued the Item and accepts all its Seals.
+    /// Returns whether the target's endpoint issued the Item and the target accepts all Seals of
+    /// the Item.
     pub fn is_readable_by(&self, target: &Target) -> bool {
         is_same_endpoint(&self.reply.origin, &target.origin) && opens_all(self.item, target)
     }
@@ -124,9 +127,9 @@ pub enum ChangeKind {
         /// The index of the first differing character of the text.
         first: usize,
     },
-    /// The part contains the text of several issued parts.
+    /// The part joins the texts of several issued parts.
     Merged,
-    /// The part precedes a part that was issued earlier.
+    /// The order of the part relative to other parts differs from the issued order.
     Reordered,
     /// The same Seal occurs more than once.
     Duplicated,
@@ -177,6 +180,6 @@ pub struct PrefixChange<'p> {
     pub place: Option<Range<usize>>,
     /// The byte range of the first part whose Seal the change invalidates.
     pub part: Range<usize>,
-    /// The Item that was issued for the earlier prefix.
+    /// The Item that was issued with the original prefix.
     pub issued: IssuedItem<'p>,
 }

@@ -1,4 +1,4 @@
-//! The input of a codec's inspection, and the collection of its findings.
+//! The input of a codec's inspection, and the collector of the findings.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ pub struct AuditContext<'c> {
     target: &'c Target,
     tree: &'c Tree,
     comparison: Option<&'c Comparison<'c>>,
-    /// Caches the children of each searched node, by the node number of the parent.
+    /// Caches the children of each searched node. The keys are the node numbers of the parents.
     children: RefCell<HashMap<u32, Box<[Child]>>>,
 }
 
@@ -161,7 +161,8 @@ impl<'c> AuditContext<'c> {
 pub struct Findings<'c> {
     case: &'c AuditContext<'c>,
     found: Vec<Finding>,
-    /// Byte ranges that already have a finding, so that later checks can skip them.
+    /// Byte ranges that earlier checks reported or marked, so that later checks can skip these
+    /// ranges.
     covered: HashSet<Range<usize>>,
     tally: ReasoningSummary,
 }
@@ -181,8 +182,8 @@ impl<'c> Findings<'c> {
         self.add_at(None, finding);
     }
 
-    /// Adds a finding that covers its whole range but is reported at a smaller node, such as a
-    /// member's key or a message's role.
+    /// Adds a finding that is reported at the node `sign`, such as a member's key or a message's
+    /// role. The whole original range of the finding is marked as covered.
     pub(crate) fn add_at(&mut self, sign: Option<Node<'_>>, mut finding: Finding) {
         if self.applies(finding.rule) {
             self.cover(finding.range.clone());
@@ -194,7 +195,7 @@ impl<'c> Findings<'c> {
         }
     }
 
-    /// Marks a byte range as covered, so that later checks can skip it.
+    /// Marks a byte range as covered, so that later checks can skip the range.
     pub(crate) fn cover(&mut self, place: Range<usize>) {
         self.covered.insert(place);
     }

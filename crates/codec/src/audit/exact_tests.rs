@@ -1,4 +1,5 @@
-//! Tests the comparison of replayed and issued content on the wire with the most part kinds.
+//! Tests the comparison of replayed and issued content on the Messages wire, which has the most
+//! kinds of parts.
 
 use bytes::Bytes;
 use throughline_core::{ElisionReason, Request};
@@ -43,7 +44,7 @@ fn second(blocks: &[&str]) -> String {
     )
 }
 
-/// Returns the kind of each change and the request text at its position.
+/// Returns the kind of each change and the request text at the change's position.
 fn changes_for(
     body: String,
     to: &DecodeContext,

@@ -231,7 +231,7 @@ fn write_object(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>)
     list.close(node, b'}');
 }
 
-/// Copies a list and keeps the white space before each member.
+/// Writes an edited array or object, and keeps the white space before each member.
 struct ListWriter<'t, 'o> {
     tree: &'t Tree,
     out: &'o mut Vec<u8>,

@@ -46,17 +46,17 @@ impl<'p> Comparison<'p> {
 pub(super) struct ReplayedItem<'p> {
     pub(super) issued: IssuedItem<'p>,
     pub(super) part: Range<usize>,
-    /// The index in the request of the message that contains the part.
+    /// The index of the request message that contains the part.
     pub(super) message: u32,
-    /// The first part that precedes this Item in its message but did not precede the Item in the
-    /// reply.
+    /// The first part of the request message that precedes the replayed Item but did not precede
+    /// the Item in the reply.
     pub(super) foreign_part: Option<Range<usize>>,
 }
 
-/// An Item of an earlier reply, and the request Item that replays it.
+/// An Item of an earlier reply, and the index of the request Item that replays the issued Item.
 struct IssuedPart<'p> {
     issued: IssuedItem<'p>,
-    /// The index of the Item in the request that replays this part.
+    /// The index of the request Item that replays this issued Item; `None` if no match was found.
     found: Option<usize>,
 }
 
@@ -83,10 +83,10 @@ struct IssuedMatcher<'a, 'p> {
     target: &'a Target,
     call: &'a Call,
     tree: &'a Tree,
-    /// All Items of the earlier replies, in order.
+    /// All Items of the earlier replies, in the order in which they were issued.
     issued_parts: Vec<IssuedPart<'p>>,
     carried: PriorContent,
-    /// The index of the matching issued Item, for each Item of the request.
+    /// For each Item of the request, the index of the matching issued Item in `given`.
     issued_index: Vec<Option<usize>>,
     changes: Vec<Change<'p>>,
     matches: Vec<ReplayedItem<'p>>,
@@ -200,15 +200,15 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Returns whether another part of the same reply is replayed. Parts issued in one message must
-    /// also be replayed in the message of `item`.
+    /// Returns whether another part of the same reply is replayed. If parts from the same issued
+    /// message are replayed, at least one must be in the message of `item`.
     fn is_partly_replayed(&self, number: usize, item: &Item) -> bool {
         let is_replayed = self.reply_parts(number).any(|(_, other)| other.found.is_some());
         is_replayed && !self.is_elsewhere(number, item)
     }
 
-    /// Returns whether the parts issued in the same message are replayed, but none of them in the
-    /// message of `item`.
+    /// Returns whether other parts from the same issued message are replayed, but none of them in
+    /// the message of `item`.
     fn is_elsewhere(&self, number: usize, item: &Item) -> bool {
         let Some(part) = self.issued_parts.get(number) else { return false };
         let message = part.issued.item.place.message;
@@ -220,8 +220,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         places.peek().is_some() && places.all(|message| message != item.place.message)
     }
 
-    /// Matches the remaining Items that `is_like` considers equal. Only Items with the same key are
-    /// compared.
+    /// Matches the unmatched Items for which `is_like` returns true. Only Items with the same `key`
+    /// are compared.
     fn match_by(&mut self, key: fn(&Item) -> Option<u64>, is_like: fn(&Item, &Item) -> bool) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, part) in self.issued_parts.iter().enumerate() {
@@ -318,8 +318,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.check_unissued(at, item, issued.item.seals.len());
     }
 
-    /// Returns the first part that precedes an Item in its message but did not precede it in the
-    /// reply. Thoughts are ignored.
+    /// Returns the first part that precedes the request Item at index `at` in its message but did
+    /// not precede the Item in the reply. Thoughts are ignored.
     fn foreign_part_before(&self, at: usize, number: usize) -> Option<Range<usize>> {
         let message = self.call.items.get(at)?.place.message;
         let answer = self.issued_parts.get(number)?.issued.exchange;
@@ -334,7 +334,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         before.filter(is_foreign).last().and_then(|(before, _)| self.place(before))
     }
 
-    /// Reports the Seals from index `start` on that no response and no earlier request contained.
+    /// Reports each Seal of `item`, from index `start` on, that no earlier request or response
+    /// contained.
     fn check_unissued(&mut self, at: usize, item: &Item, start: usize) {
         for (number, seal) in item.seals.iter().enumerate().skip(start) {
             if !self.carried.contains_seal(seal.reveal_to_tenant()) {
@@ -407,7 +408,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.check_unissued(at, item, 0);
     }
 
-    /// Reports parts that precede a part that was issued earlier.
+    /// Reports parts that follow a part that was issued later.
     fn check_order(&mut self) {
         let mut highest = None;
         for at in 0..self.issued_index.len() {
@@ -424,8 +425,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Reports thoughts that follow a part of their Reply that they originally preceded. Also
-    /// reports thoughts that are not in the same message as the rest of their Reply.
+    /// Reports thoughts and sealed parts whose order relative to other parts of their Reply
+    /// changed. Also reports those that are not in the same message as the rest of their Reply.
     fn check_sibling_order(&mut self) {
         let mut reports = Vec::new();
         let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);
@@ -495,8 +496,9 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.changes.push(Change { kind, part, seal, issued, is_current, is_latest, is_placed });
     }
 
-    /// Returns whether an Item, or the model output after it, is known. Also returns true if all
-    /// Items before it equal an earlier request, because the response to that request is known.
+    /// Returns whether the Item at index `at`, or the model output that follows, occurs in the
+    /// earlier exchanges. Also returns true if the Item replays the response to a known request,
+    /// because that response is known.
     fn is_placed(&self, at: usize) -> bool {
         let items = &self.call.items;
         let rest = items.get(at..).unwrap_or_default().iter();

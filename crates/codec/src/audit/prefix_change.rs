@@ -12,7 +12,8 @@ use crate::audit::match_issued::ReplayedItem;
 use crate::draft::is_same_endpoint;
 use crate::prefix::PrefixHasher;
 
-/// Returns the first prefix element that changed after a replayed thought was issued.
+/// Returns the first request element that precedes a replayed thought and changed after the thought
+/// was issued.
 pub(super) fn changed<'p>(
     transcript: &Transcript<'p>,
     target: &Target,
@@ -55,13 +56,14 @@ pub(super) fn changed<'p>(
     })
 }
 
-/// Returns the body of an earlier request, if it was on the same wire.
+/// Returns the parsed body of an earlier request; `None` if that request was on another wire.
 fn source_tree(transcript: &Transcript<'_>, call: &Call) -> Option<Tree> {
     Tree::parse(call.source_on(&transcript.codec.wire())?.request.body.clone()).ok()
 }
 
-/// Returns the first element that differs from the last request only in its member order. Requests
-/// to another target are skipped, because a cache belongs to one account and model.
+/// Returns the first request element that differs from the last request only in its JSON member
+/// order. Earlier requests to another target are skipped, because a cache belongs to one account
+/// and model.
 pub(super) fn reordered(
     transcript: &Transcript<'_>,
     target: &Target,
@@ -95,8 +97,8 @@ fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
     }
 }
 
-/// Returns the path and current range of the first element that is missing or different in `now`.
-/// Messages may be appended to the conversation, but not elements to the system prompt or tools.
+/// Returns the path of the first element that is missing or different in `now`, and its range in
+/// `now`. Messages may be appended, but elements of the system prompt or tools may not.
 pub(crate) fn differs(
     name: &str,
     before: Node<'_>,

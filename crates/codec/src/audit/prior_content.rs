@@ -7,9 +7,9 @@ use throughline_core::{Body, Item, Role};
 use crate::audit::PriorExchanges;
 use crate::audit::match_criteria::{output_key, part_key};
 
-/// Lookup sets over the content of earlier requests and responses.
+/// Sets for looking up the content of earlier requests and responses.
 pub(super) struct PriorContent {
-    /// Seals in earlier requests, which the provider accepted.
+    /// Seals in earlier requests. The provider accepted those requests.
     sent: HashSet<Vec<u8>>,
     /// Seals in earlier responses.
     issued: HashSet<Vec<u8>>,

@@ -20,8 +20,8 @@ use crate::audit::rule::{Example, Rule, Severity, Source, SourceKind, ViolationK
 mod rule_book_tests;
 
 /// Declares the rules of a wire, in listing order. Each declaration has the name of a static, the
-/// rule's id and the numbers of the prior documents. A condition is given if the rule does not
-/// apply to all targets.
+/// rule's id, an optional condition, and the numbers of the `prior` documents. A rule without a
+/// condition applies to all targets.
 macro_rules! declare_rules {
     (@condition) => { |_| true };
     (@condition $applies:expr) => { $applies };
@@ -111,7 +111,7 @@ impl RuleFile {
         self.rule.iter().find(|row| row.id == id).unwrap_or(&EMPTY)
     }
 
-    /// Combines an entry of the file with the condition and example, which are not in the file.
+    /// Builds a rule from its entry in the TOML file, its condition and its example.
     pub(crate) fn rule(
         &'static self,
         wire: Wire,

@@ -1,5 +1,5 @@
-//! Counts the reasoning elements of a request as document 003 defines them, and maps findings to
-//! the violations defined there.
+//! Counts the reasoning elements of a request, and maps findings to violations. Document 003
+//! defines both the elements and the violations.
 
 use std::ops::Range;
 
@@ -97,8 +97,8 @@ impl ReasoningSummary {
     }
 }
 
-/// Returns the violation for missing reasoning. Document 003 defines a separate violation for
-/// strict providers if the request has no signature at all.
+/// Returns the violation for missing reasoning. For strict providers, document 003 defines a
+/// separate violation if the request has no signature at all.
 fn missing(profile: &Profile, audit: &ReplayAudit) -> ReplayViolation {
     let contract = profile.contract;
     if audit.signed_count == 0 && profile.bound.model && contract != Contract::Stateless {

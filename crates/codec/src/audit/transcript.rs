@@ -25,7 +25,7 @@ pub struct Exchange {
     pub reply: Option<Reply>,
 }
 
-/// Seals that a target issued outside of a [`PriorExchanges`].
+/// Lookup of Seals that a target issued in exchanges that are not in [`PriorExchanges`].
 pub trait IssuedSeals: Sync {
     /// Returns whether the target issued exactly these Seal bytes.
     fn contains(&self, seal: &[u8]) -> bool;
@@ -76,8 +76,8 @@ impl PriorExchanges {
         Ok(())
     }
 
-    /// Decodes a complete response and adds it to the last request, unless that request already has
-    /// a response.
+    /// Decodes a complete response and adds the response to the last request. If the last request
+    /// already has a response, a new exchange is appended.
     pub fn push_response(
         &mut self,
         codec: &dyn Codec,
@@ -89,8 +89,8 @@ impl PriorExchanges {
         Ok(())
     }
 
-    /// Decodes a streamed response and adds it to the last request, unless that request already has
-    /// a response.
+    /// Decodes a streamed response and adds the response to the last request. If the last request
+    /// already has a response, a new exchange is appended.
     pub fn push_stream(
         &mut self,
         codec: &dyn Codec,

@@ -14,7 +14,7 @@ use crate::support::kept::TestStore;
 use crate::support::serving::send_request;
 use crate::support::{throughline_in, without_keys};
 
-/// Counts of a run, keyed by their names on the pages.
+/// Counts of a run. The keys are the names that the pages show.
 type Counts = BTreeMap<String, u64>;
 
 const NAMES: [&str; 6] = ["turns", "attempts", "received", "kept", "restored", "elided"];
@@ -27,7 +27,7 @@ const SPANS: [&str; 6] = [
     "throughline.fates.elided",
 ];
 
-/// A demo process whose gateway stays open.
+/// A demo process whose gateway keeps running after the demo.
 struct Demo {
     child: Child,
     address: String,

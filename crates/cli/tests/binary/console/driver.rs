@@ -152,14 +152,14 @@ impl Browser {
         self.act_on(&element, "click", &json!({}));
     }
 
-    /// Replaces the text of the field that an expression returns.
+    /// Replaces the text of the input field that a JavaScript expression returns.
     pub(crate) fn fill(&self, field: &str, text: &str) {
         let element = self.wait(field);
         self.act_on(&element, "clear", &json!({}));
         self.act_on(&element, "value", &json!({ "text": text }));
     }
 
-    /// Selects a file in the upload field that an expression returns.
+    /// Selects a file in the upload field that a JavaScript expression returns.
     pub(crate) fn upload(&self, field: &str, file: &Path) {
         let element = self.wait(field);
         self.act_on(&element, "value", &json!({ "text": file.display().to_string() }));
@@ -219,7 +219,7 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Res
     Ok(response)
 }
 
-/// Returns an expression that finds an element by its accessible name.
+/// Returns a JavaScript expression that finds an element by its accessible name.
 fn element_by_name(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('button, a, label, summary')].find((one) => \

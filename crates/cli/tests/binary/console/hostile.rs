@@ -58,8 +58,8 @@ fn texts() -> Vec<String> {
     all.take(100).collect()
 }
 
-/// Uses the texts as thoughts, tool results, messages and titles, and checks pages and terminal
-/// output.
+/// Writes the hostile texts as thoughts, tool results, messages and titles. Then checks the pages
+/// and the terminal output.
 pub(crate) fn assert_texts_stay_inert(browser: &Browser, fixture: &ConsoleFixture) {
     let texts = texts();
     assert_eq!(texts.len(), 100);
@@ -132,8 +132,8 @@ fn assert_plain(output: &str) {
     assert_eq!(odd, None, "{:?}", output.chars().take(400).collect::<String>());
 }
 
-/// Writes the texts as thoughts, tool results and messages of a run, and as titles of a hundred
-/// other runs.
+/// Writes the hostile texts as thoughts, tool results and messages of a run, and as titles of a
+/// hundred other runs.
 fn write(fixture: &ConsoleFixture, run: &str, texts: &[String]) {
     let thread = LogId::from("thread_hostile");
     let mut events: Vec<Value> = Vec::new();

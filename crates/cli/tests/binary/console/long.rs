@@ -9,7 +9,7 @@ use throughline_testkit::figure;
 use crate::console::driver::Browser;
 use crate::console::stage::{ConsoleFixture, find_id};
 
-/// Number of measurements. The median is used.
+/// Number of measurements per run. The test compares their medians.
 const TIMES: usize = 5;
 /// Maximum number of elements on a page.
 const NODES: u64 = 2_000;
@@ -106,8 +106,8 @@ fn event(number: u64) -> String {
     event.to_string()
 }
 
-/// Records the time of the frame in which a page becomes readable. Polling from outside the page
-/// would be too late.
+/// Script that records the time of the frame in which the page becomes readable. Polling from the
+/// test would detect this frame too late.
 const READABLE: &str = "new MutationObserver((_, observer) => {
     if (document.querySelectorAll('.row').length < 8 || !document.querySelector('.facts')) return;
     observer.disconnect();

@@ -1,5 +1,5 @@
-//! A proxy in front of the gateway whose connections can be cut, and a model that streams on
-//! command.
+//! A proxy in front of the gateway, and a model that streams on command. The test can cut the
+//! proxy's connections.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -61,13 +61,13 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
     drop(to.shutdown(Shutdown::Both));
 }
 
-/// A model on the `openai-chat` wire that sends each piece on command.
+/// A model on the `openai-chat` wire that streams a piece whenever the test requests one.
 pub(crate) struct ManualModel {
     pub(crate) url: String,
     pieces: Sender<ModelPiece>,
 }
 
-/// The next piece that the model streams.
+/// A piece of the response that the test makes the model stream.
 pub(crate) enum ModelPiece {
     Thought(String),
     Text(String),

@@ -55,7 +55,7 @@ impl ConsoleFixture {
         Self { store, serving, proxy, slow, simulator, _output: output }
     }
 
-    /// Returns the URL of a console page, through the proxy.
+    /// Returns the URL of a console page at the proxy's address.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("http://{}/#/{path}", self.proxy.address)
     }
@@ -132,7 +132,7 @@ impl ConsoleFixture {
         }
     }
 
-    /// Plays a gateway client that drops the model's thoughts and switches models.
+    /// Acts as a gateway client that drops the model's thoughts and switches models.
     fn converse(&self) -> Value {
         let tool = json!({"name": "get_weather", "description": "The weather of a city.",
             "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}});

@@ -171,7 +171,8 @@ fn batches() -> Vec<Batch> {
     ]
 }
 
-/// Waits until the database clock has advanced, so that the logs have a deterministic order.
+/// Waits until the database clock advances, so that logs get different timestamps and a
+/// deterministic order.
 async fn wait_for_clock_tick(journal: &Journal) {
     let (tenant, log) = (Tenant::from("default"), LogId::from("clock"));
     let now = async || {

@@ -60,7 +60,8 @@ pub(crate) fn throughline_with(
     }
 }
 
-/// Environment variables for providers, other than the key variables in the catalog.
+/// Environment variables that configure providers and are not listed in the catalog as key
+/// variables.
 const ADDRESSES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",

@@ -11,7 +11,7 @@ use crate::support::without_keys;
 pub(crate) struct GatewayProcess {
     child: Child,
     pub(crate) address: String,
-    /// Standard output, up to the end of the startup message.
+    /// The gateway's standard output, up to the end of the startup message.
     pub(crate) welcome: String,
     /// Kept open, because the gateway fails to print if its standard output is closed.
     _out: Lines<BufReader<ChildStdout>>,

@@ -81,8 +81,8 @@ fn settings<'c>(case: &AuditContext<'c>) -> ClaudeSettings<'c> {
     }
 }
 
-/// Returns the requested beta features from the header, or from the body, where some hosts expect
-/// them.
+/// Returns the requested beta features from the header, or else from the body, where some hosts
+/// expect the features.
 fn betas(case: &AuditContext<'_>) -> Option<String> {
     let header = case.header("anthropic-beta").map(str::to_owned);
     let listed = || {

@@ -56,8 +56,8 @@ fn check_compactions(inspection: &mut Inspection<'_, '_, '_>) {
     }
 }
 
-/// Checks that the thinking configuration is unchanged in an open tool loop, which counts as one
-/// turn.
+/// Checks that the thinking configuration is unchanged since the open tool loop began, because a
+/// tool loop counts as one turn.
 fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Finding> {
     let turn = view.open_loop()?;
     let is_called = |id: &str| {

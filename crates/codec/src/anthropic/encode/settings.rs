@@ -11,8 +11,8 @@ use crate::draft::{self, Draft};
 /// The `max_tokens` to send if the Call sets none, because the wire requires a value.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
-/// Writes every setting that differs from the source. If the model changed, all settings are
-/// checked again, because models accept different settings.
+/// Writes every setting that differs from the source request. If the model changed, all settings
+/// are checked again, because models accept different settings.
 pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
     let settings = &call.settings;
     let mut mode = ThinkingMode::from_json(draft.source_value("thinking").as_ref());
