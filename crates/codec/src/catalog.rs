@@ -22,7 +22,7 @@ const PROFILES: &str = include_str!("profiles.toml");
 pub struct Catalog {
     providers: Vec<Arc<Provider>>,
     profiles: Vec<Arc<Profile>>,
-    /// Caches the family of each model that was looked up.
+    /// Caches the profile of each model name that was looked up.
     families: Memoized<Arc<Profile>>,
 }
 
@@ -114,8 +114,8 @@ impl Catalog {
         self.providers.iter().find(|row| *row.name == *name).map(Arc::clone)
     }
 
-    /// Returns the provider's variant for a wire. For example, `xai` on `openai-chat` is
-    /// `xai-chat`.
+    /// Returns the provider's catalog entry for a wire. For example, the entry of `xai` on
+    /// `openai-chat` is `xai-chat`.
     pub fn provider_on_wire(&self, name: &str, wire: &Wire) -> Option<Arc<Provider>> {
         let named = self.providers.iter().filter(|row| {
             row.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -123,8 +123,8 @@ impl Catalog {
         named.filter(|row| row.wire == *wire).min_by_key(|row| row.name.len()).map(Arc::clone)
     }
 
-    /// Returns the provider that most likely serves a model on a wire. This is the model's vendor,
-    /// or OpenRouter for model names with a slash.
+    /// Returns the provider that most likely serves a model on a wire: the model's vendor, or
+    /// OpenRouter if the model name contains a slash.
     pub fn provider_for_model(&self, wire: &Wire, model: &str) -> Option<Arc<Provider>> {
         let name = match wire.as_str() {
             "openai-chat" => chat_provider(model),
@@ -291,7 +291,7 @@ fn suggestion(close: &[Name]) -> String {
     }
 }
 
-/// Returns the provider entry for the vendor of a chat model.
+/// Returns the name of the provider entry that belongs to the vendor of a chat model.
 fn chat_provider(model: &str) -> &'static str {
     const VENDORS: [(&str, &[&str]); 9] = [
         ("compatible", &["gpt-oss"]),

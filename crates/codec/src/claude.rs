@@ -30,7 +30,8 @@ pub(crate) const MIN_BUDGET: u64 = 1024;
 /// The number of output tokens to reserve for the answer in addition to the thinking budget.
 pub(crate) const MIN_ANSWER_TOKENS: u64 = 1024;
 
-/// The minimum `max_tokens` sent with a budget if the Call does not set one.
+/// The minimum `max_tokens` that is sent with a thinking budget if the Call does not set
+/// `max_tokens`.
 const MIN_MAX_TOKENS: u64 = 4096;
 
 /// The thinking mode that a request selects.
@@ -81,8 +82,8 @@ pub(crate) fn is_claude(target: &Target) -> bool {
     target.profile.seal_vendor() == Some(Vendor::Anthropic)
 }
 
-/// Returns whether the model is a Claude model without its own profile. No rule applies to such a
-/// model.
+/// Returns whether the model is a Claude model without its own profile. Such a model has the
+/// generic profile `claude`, and no rule applies.
 pub(crate) fn is_unlisted(profile: &Profile) -> bool {
     profile.name == "claude"
 }

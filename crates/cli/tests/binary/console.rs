@@ -1,5 +1,5 @@
 //! Tests of the console in Chromium, driven over `WebDriver`. `scripts/ui` and `scripts/browser`
-//! install the required software. If it is missing, the tests are skipped and pass.
+//! install the required software. If the software is missing, the tests are skipped and pass.
 //!
 //! | file | content |
 //! |---|---|

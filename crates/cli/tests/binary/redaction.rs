@@ -28,8 +28,8 @@ fn id(response: &str, prefix: &str) -> String {
     response[start..].split('"').next().unwrap().to_owned()
 }
 
-/// Runs an agent through both endpoints of its API. Returns the ids of the agent, run and
-/// conversation.
+/// Runs an agent through the agent endpoints and the conversation endpoints. Returns the ids of the
+/// agent, run and conversation.
 fn run_agent(serving: &GatewayProcess, views: &mut Views) -> BTreeMap<&'static str, String> {
     let mut send = |method: &str, path: &str, body: &str| {
         let response = serving.send(method, path, "", body);

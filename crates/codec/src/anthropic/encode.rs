@@ -303,8 +303,8 @@ pub(super) fn encode_reply(reply: &Reply) -> Json {
     }
 }
 
-/// Encodes an Item as a response block. A Thought from another wire becomes a thinking block
-/// without a signature.
+/// Encodes an Item as a response block. A Thought from another wire becomes a `thinking` block with
+/// an empty signature.
 pub(super) fn reply_block(item: &Item) -> Option<Json> {
     let native = item.native_on(&WIRE).map(|native| native.json.clone());
     native.or_else(|| body_block(&item.body))

@@ -46,9 +46,9 @@ pub(super) fn reasoning_field(channel: ReasoningChannel) -> Option<&'static str>
     }
 }
 
-/// Returns whether a message with tool calls must have reasoning: "The `reasoning_content` in the
-/// thinking mode must be passed back to the API." This applies if the endpoint requires reasoning
-/// and the model can reason.
+/// Returns whether the target rejects messages that have tool calls but no reasoning. The
+/// provider's error is "The `reasoning_content` in the thinking mode must be passed back to the
+/// API."
 pub(super) fn requires_reasoning(target: &Target) -> bool {
     target.provider.dialect.demanded_with_tools && target.profile.contract != Contract::Stateless
 }
@@ -95,7 +95,7 @@ pub(super) fn requires_max_completion_tokens(target: &Target) -> bool {
 }
 
 /// Returns whether the endpoint supports custom tools, whose input is free text. For other
-/// endpoints they become functions with one string argument.
+/// endpoints, a custom tool becomes a function with one string argument.
 pub(super) fn takes_custom_tools(target: &Target) -> bool {
     is_openai(target)
 }
@@ -119,7 +119,8 @@ const OLLAMA_MEMBERS: &str = "keep_alive logprobs top_logprobs";
 const ROUTER_MEMBERS: &str =
     "models plugins provider providerOptions route session_id trace transforms usage";
 
-/// Returns whether an endpoint accepts a setting that was written for another endpoint.
+/// Returns whether the endpoint `to` accepts the request member `key` of a request that was written
+/// for `from`.
 pub(super) fn accepts_extra(from: &Target, to: &Target, key: &str) -> bool {
     let (was, now) = (from.provider.dialect.channel, to.provider.dialect.channel);
     let is_in = |members: &str| members.split_ascii_whitespace().any(|member| member == key);
@@ -145,14 +146,14 @@ pub(super) fn accepts_extra(from: &Target, to: &Target, key: &str) -> bool {
     }
 }
 
-/// Returns whether a request may contain only members of the provider's schema: "Extra inputs are
-/// not permitted".
+/// Returns whether the provider rejects request members that are not in its schema: "Extra inputs
+/// are not permitted".
 pub(super) fn is_strict(target: &Target) -> bool {
     matches!(target.provider.dialect.channel, ReasoningChannel::None | ReasoningChannel::Chunks)
 }
 
-/// Returns whether a Thought lacks the signature that its upstream requires: "Invalid `signature`
-/// in `thinking` block".
+/// Returns whether a Thought lacks a signature that Claude requires. The upstream's error is
+/// "Invalid `signature` in `thinking` block".
 pub(super) fn lacks_signature(item: &Item, format: &ReasoningFormat) -> bool {
     *format == ReasoningFormat::AnthropicClaudeV1 && item.seals.is_empty()
 }

@@ -136,8 +136,8 @@ fn first_choice(choices: Node<'_>) -> Option<Node<'_>> {
     choices.elements().find(is_first).or_else(|| choices.elements().next())
 }
 
-/// Collects everything except the Items. Top-level members are keyed by name, nested members by
-/// JSON pointer.
+/// Collects the response members that are not decoded into Items. Top-level members are keyed by
+/// name, nested members by JSON pointer.
 fn reply_extras(
     root: Node<'_>,
     choice: Option<Node<'_>>,

@@ -57,8 +57,8 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     encode_draft(&moved, warnings)
 }
 
-/// Returns whether the request must be rebuilt: its source was sent to another endpoint, or is in
-/// Ollama's format although the target is not Ollama.
+/// Returns whether the request must be rebuilt: either the source was sent to another endpoint, or
+/// the source is in Ollama's format and the target is not Ollama.
 fn needs_rewrite(call: &Call, source: &ReceivedRequest) -> bool {
     Draft::new(call, WIRE).has_other_endpoint()
         || wire::is_ollama_path(&source.request.path) && !wire::uses_ollama_api(&call.target)
@@ -104,9 +104,9 @@ struct ChatWriter<'c> {
     call: &'c Call,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// The names of the called tools, because Ollama's native API matches results by tool name.
+    /// The tool name of each call, because Ollama's native API matches results by tool name.
     names: HashMap<CallId, Name>,
-    /// Calls that are sent with a different id.
+    /// Calls whose id in the encoded request differs from the source.
     renamed: HashSet<CallId>,
     is_native: bool,
     /// Whether the Call's source request was sent to this endpoint.
@@ -208,7 +208,7 @@ impl<'c> ChatWriter<'c> {
         answers
     }
 
-    /// Returns the source message of a group if it can be reused with edits.
+    /// Returns the source message of `items` if that message can be reused with edits.
     fn envelope<'i>(
         &self,
         draft: &mut Draft<'_>,
@@ -345,8 +345,8 @@ impl<'c> ChatWriter<'c> {
         message.add(slot, part, item.visible().unwrap_or_default());
     }
 
-    /// Adds the stand-in if the endpoint requires reasoning and the message has none. The result
-    /// depends on this message alone, so it is identical in every later request.
+    /// Adds placeholder reasoning if the endpoint requires reasoning and the message has none. The
+    /// result depends only on this message, so every later request repeats the same text.
     fn add_stand_in(&self, items: &[&Item], fates: &mut [Fate], message: &mut ChatMessageBuilder) {
         let Some(field) = self.field() else { return };
         let is_owed = message.has_calls() && !message.has_field(field);

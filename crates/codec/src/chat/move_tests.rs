@@ -25,7 +25,8 @@ fn sent(call: &Call) -> (String, Vec<Warning>) {
 
 type ProviderAndModel<'w> = (&'w str, &'w str);
 
-/// Moves a request with one user message. Returns the members after `messages`, and the warnings.
+/// Encodes a request that was written for `from` as a request to `to`. Returns the members after
+/// `messages`, and the warnings.
 fn moved(
     from: ProviderAndModel<'_>,
     to: ProviderAndModel<'_>,

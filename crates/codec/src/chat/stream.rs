@@ -29,7 +29,7 @@ pub(super) mod write;
 pub(super) struct ChatDecoder {
     reply: StreamedReply,
     parts: Vec<ChatOpenPart>,
-    /// The texts of fields that may turn out to repeat the details.
+    /// The reasoning fields that may repeat the details, with the text received so far.
     echoes: Vec<(&'static str, String)>,
     splitter: Option<TagSplitter>,
     reason: Option<Name>,

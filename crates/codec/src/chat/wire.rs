@@ -128,8 +128,8 @@ pub(super) fn to_request_part(slot_name: &str, part: &Json) -> Json {
     }
 }
 
-/// Maps the finish reason. After tool calls, `stop` or a missing reason means that the model waits
-/// for results.
+/// Maps a `finish_reason` to a stop reason. After tool calls, `stop` or a missing reason means that
+/// the model waits for results.
 pub(super) fn decode_stop(
     reason: Option<&str>,
     sequence: Option<Name>,

@@ -37,7 +37,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         }
     }
 
-    /// Checks the ends of messages. Runs last, because problems inside a block are more specific.
+    /// Checks the last block of each assistant turn. Runs last, because findings about a block
+    /// itself are more specific.
     pub(super) fn check_message_ends(&mut self) {
         let view = self.view;
         for (number, turn) in view.turns.iter().enumerate() {
@@ -105,8 +106,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(fix))
     }
 
-    /// Checks that an assistant message does not end with thinking. Some models also reject an
-    /// assistant message at the end of a request.
+    /// Checks that an assistant turn does not end with thinking. Also checks that the request does
+    /// not end with an assistant turn, if the model rejects such requests.
     fn check_message_end(&mut self, turn: &ClaudeTurn, is_last: bool) {
         let blocks: Vec<_> = self.view.blocks_of_turn(turn).collect();
         let Some(last) = blocks.last() else { return };

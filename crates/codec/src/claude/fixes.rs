@@ -9,7 +9,8 @@ use crate::claude::Inspection;
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeTurn};
 
 impl<'c> Inspection<'_, 'c, '_> {
-    /// Returns an issued thought in request form if the target may receive the thought.
+    /// Returns an issued thought in the form that a request uses; `None` if the target does not
+    /// accept the thought's Seals.
     pub(super) fn issued_block(&self, item: &Item) -> Option<Json> {
         let native = item.native_on(&self.book.wire)?;
         let may_go = !item.seals.is_empty() && opens_all(item, self.case.target());

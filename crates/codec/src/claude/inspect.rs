@@ -23,9 +23,9 @@ pub(crate) struct ClaudeRules {
     pub(crate) unanswered: fn(usize, &str) -> String,
     /// Returns the error for a result without a call.
     pub(crate) unasked: fn(&ClaudeBlock<'_>, &str) -> String,
-    /// Returns when the model rejects a forced tool choice.
+    /// Returns the condition under which the model rejects a forced tool choice.
     pub(crate) forced_tools: fn(&Profile) -> ForcedTools,
-    /// Returns the tool choice that replaces a forced choice.
+    /// Returns the unforced tool choice that a fix writes instead of a forced choice.
     pub(crate) free_choice: fn(Node<'_>) -> Json,
     /// Converts a response block to its form in a request.
     pub(crate) project: fn(&Json) -> Json,
@@ -41,7 +41,7 @@ pub(crate) struct Inspection<'a, 'c, 'f> {
     judged: HashSet<usize>,
     /// Start offsets of the blocks that the provider rejects.
     refused: BTreeSet<usize>,
-    /// The changes of replayed parts, by the part's start offset.
+    /// The changes of replayed parts. The keys are the start offsets of the parts.
     changes: HashMap<usize, &'c Change<'c>>,
 }
 

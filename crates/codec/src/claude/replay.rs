@@ -100,8 +100,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(fix)
     }
 
-    /// Returns whether the block is in the same turn as the rest of its response. A turn counts as
-    /// one message.
+    /// Returns whether the block is in the same turn as another part of its response. The provider
+    /// treats a turn as one message.
     fn is_in_turn_of_reply(&self, block: &ClaudeBlock<'c>, change: &Change<'_>) -> bool {
         let (Some(issued), Some(turn)) = (change.issued, self.view.turn_of(block.message)) else {
             return false;
@@ -329,8 +329,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(restored.or_else(removed)))
     }
 
-    /// Returns the severity of a changed prefix. The request can set it; otherwise it depends on
-    /// the account's creation date.
+    /// Returns the severity of a changed prefix. The severity depends on the request's setting, or
+    /// else on the account's creation date.
     fn mismatch_severity(&self) -> Severity {
         let behavior = self.view.settings.mismatch_behavior().and_then(Node::text);
         match (behavior.as_deref(), self.case.account_created()) {
@@ -365,8 +365,8 @@ fn missing_thoughts<'c>(
     issued.filter(|(_, issued)| matches!(issued.item.body, Body::Thought(_)))
 }
 
-/// Returns the priority of a change, lowest first: the validity of the Seal, then whether the model
-/// can read the block, then its position. Position comes last, because the provider drops an
+/// Returns the sort key of a change: 0 for changed Seals or texts, 1 for Seals that the model
+/// cannot read, 2 for all other changes. Changed positions come last, because the provider drops an
 /// unreadable block at any position.
 fn change_priority(kind: ChangeKind) -> u8 {
     match kind {

@@ -49,8 +49,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
-    /// Returns the calls to remove, plus the thinking in the same message if nothing else would
-    /// remain.
+    /// Returns the blocks to remove: the calls, and the thinking of a message if nothing else would
+    /// remain in the message.
     fn with_orphaned_thinking(&self, calls: &[&'a ClaudeBlock<'c>]) -> Vec<&'a ClaudeBlock<'c>> {
         let mut removed = Vec::new();
         for here in calls.chunk_by(|one, next| one.message == next.message) {
@@ -79,8 +79,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
-    /// Returns the blocks of `kind` in a turn that have no partner with the same id in the partner
-    /// turn.
+    /// Returns the blocks of `kind` in a turn for which the partner turn has no `partner_kind`
+    /// block with the same id.
     fn unpaired(
         &self,
         (turn, kind): (&ClaudeTurn, ClaudeBlockKind),

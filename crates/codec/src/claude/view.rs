@@ -21,7 +21,7 @@ pub(crate) struct ClaudeRequest<'c> {
 pub(crate) enum ClaudeSpeaker {
     User,
     Assistant,
-    /// A system message between other messages, which does not end a turn.
+    /// A mid-conversation system message; it does not end a turn.
     System,
 }
 
@@ -56,8 +56,8 @@ impl ClaudeBlockKind {
 pub(crate) struct ClaudeBlock<'c> {
     pub(crate) node: Node<'c>,
     pub(crate) kind: ClaudeBlockKind,
-    /// The index of the message that contains the block. `part` is `None` if the content is a plain
-    /// string.
+    /// The index of the message that contains the block. `part` is the index within the message;
+    /// `None` if the message's content is a plain string.
     pub(crate) message: usize,
     pub(crate) part: Option<usize>,
     pub(crate) text: Option<Node<'c>>,
@@ -179,8 +179,8 @@ impl<'c> ClaudeRequest<'c> {
         own.flat_map(|message| &message.blocks)
     }
 
-    /// Returns the assistant turn of an unfinished tool loop. The last turn of the request contains
-    /// the results of its calls.
+    /// Returns the assistant turn of an unfinished tool loop: the turn whose tool results are in
+    /// the last turn of the request.
     pub(crate) fn open_loop(&self) -> Option<&ClaudeTurn> {
         let [.., calls, answers] = self.turns.as_slice() else { return None };
         let is_answered = answers.speaker == ClaudeSpeaker::User

@@ -173,7 +173,8 @@ impl ConverseOpenBlock {
             || !self.citations.is_empty()
     }
 
-    /// Assembles a text or a thought, which have no start event.
+    /// Assembles a text or a thought from its deltas, because Converse sends no start event for
+    /// these blocks.
     fn text_or_thought(&self) -> Json {
         if self.has_reasoning || self.signature.is_some() || !self.redacted.is_empty() {
             return json::object(|o| {

@@ -48,9 +48,9 @@ impl FieldFormat {
     }
 }
 
-/// Returns why an unsealed thought from this endpoint must be omitted; `None` if it can be sent.
-/// Claude rejects such a thought with "Field required". Other families receive only thoughts of the
-/// same family.
+/// Returns why an unsealed thought must be omitted; `None` if the thought can be sent. Claude
+/// rejects unsealed thoughts with "Field required". Other model families receive only thoughts of
+/// the same family.
 pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (Body::Thought(_), Some(origin)) = (&item.body, &item.origin) else { return None };
     let reader = &target.origin;
@@ -73,8 +73,8 @@ pub(super) fn rejects_tool_choice(
     claude::rejects_tool_choice(profile, forced_tools(profile), mode, choice)
 }
 
-/// Returns when a forced tool choice is rejected. For some models, Bedrock is stricter than the
-/// model's vendor.
+/// Returns the condition under which a forced tool choice is rejected. For some models, Bedrock is
+/// stricter than the model's vendor.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,

@@ -15,9 +15,9 @@ use crate::converse::wire::{self, ConverseBlockKind as Kind, ConversePath};
 use crate::item_reader::{ItemReader, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, claude, draft, effort};
 
-/// The members that are decoded into fields of the Call, with the inner members of objects. An
-/// object that has other inner members is also kept as an extra, so that no member is lost on
-/// another wire.
+/// The request members that are decoded into fields of the Call; for objects, also the decoded
+/// inner members. An object with other inner members is also kept as an extra, so that no member is
+/// lost.
 const KNOWN: &[(&str, &[&str])] = &[
     ("modelId", &[]),
     ("messages", &[]),
@@ -105,7 +105,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     Ok(Reply { id: None, items, stop, usage, extras: extras.collect(), origin })
 }
 
-/// Returns `output` without its content; `None` if nothing but the role would be left.
+/// Returns `output` without the message content; `None` if only the message's role would remain.
 fn without_content(output: Node<'_>) -> Option<Json> {
     let message = output.get("message")?;
     let is_plain = output.members().count() == 1

@@ -1,10 +1,11 @@
-//! Determines the severity of changed reasoning, which depends on the vendor that issued it.
+//! Determines the severity of changed reasoning. The severity depends on the vendor that issued the
+//! reasoning.
 
 use throughline_core::Vendor;
 
 use crate::audit::{ChangeKind, Severity};
 
-/// Returns the subject of the sentence that describes a change.
+/// Returns the grammatical subject for the sentence that describes a change.
 pub(super) fn subject(kind: ChangeKind) -> &'static str {
     if matches!(kind, ChangeKind::TextEdited { .. } | ChangeKind::Merged) {
         "the text of this block"
@@ -21,8 +22,8 @@ pub(super) fn is_in_place(kind: ChangeKind) -> bool {
 }
 
 /// Returns the severity of a change to a sealed detail; `None` if the vendor ignores the change.
-/// `is_known` means that the reply which this message replays is known. If it is not, an unissued
-/// block may just be older than the known replies.
+/// `is_known` means that the message replays a known reply. If `is_known` is false, an unissued
+/// block may come from an older, unknown reply.
 pub(super) fn severity(
     kind: ChangeKind,
     vendor: Option<Vendor>,

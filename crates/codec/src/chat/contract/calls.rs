@@ -23,15 +23,16 @@ pub(super) fn check(view: &ChatRequest<'_>, findings: &mut Findings<'_>) {
     calls.check_ids(findings);
 }
 
-/// Pairs tool calls with the results that directly follow them.
+/// The tool calls of a request, paired with the results that directly follow the calls.
 struct PairedCalls<'v> {
     view: &'v ChatRequest<'v>,
     batches: Vec<CallBatch<'v>>,
-    /// Message indexes of results outside any batch, in order, by call id.
+    /// Maps each call id to the message indexes of its results that are outside any batch, in
+    /// order.
     orphans: HashMap<Cow<'v, str>, Vec<usize>>,
 }
 
-/// A message with tool calls, and the directly following messages with their results.
+/// A message with tool calls, and the result messages that directly follow.
 struct CallBatch<'v> {
     number: usize,
     msg: &'v ChatMessage<'v>,
@@ -189,8 +190,8 @@ fn without_call(msg: &ChatMessage<'_>, call: Node<'_>, are_all: bool) -> Fix {
     }
 }
 
-/// The maximum number of ids in an error. Each open call has its own error that lists all of them,
-/// so the total size would otherwise grow quadratically.
+/// The maximum number of ids in an error. Each unanswered call gets an error that lists the ids of
+/// all unanswered calls, so the total size would otherwise grow quadratically.
 const LISTED_IDS: usize = 32;
 
 /// Returns this endpoint's error for calls without results.

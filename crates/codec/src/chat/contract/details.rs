@@ -113,7 +113,7 @@ impl ChatRequest<'_> {
         Some(finding.with_auto_fix(self.restore_or_remove(number, detail, description)))
     }
 
-    /// Reports a Seal whose form shows that the vendor did not issue it.
+    /// Reports a Seal whose form shows that the model's vendor did not issue the Seal.
     fn malformed_finding(&self, number: usize, detail: &ChatDetail<'_>) -> Option<Finding> {
         let seal = detail.seal.filter(|_| detail.vendor.is_some())?;
         if detail.vendor != self.vendor {
@@ -141,7 +141,7 @@ impl ChatRequest<'_> {
         Some(self.with_router_severity(finding))
     }
 
-    /// Reports a Seal from a vendor other than the model's.
+    /// Reports a Seal that a vendor other than the model's vendor issued.
     fn foreign_finding(&self, number: usize, detail: &ChatDetail<'_>) -> Option<Finding> {
         let is_plain = detail.kind == ChatDetailKind::Text && detail.seal.is_none();
         if is_plain && self.vendor == Some(Vendor::Anthropic) && detail.vendor != self.vendor {
@@ -220,7 +220,8 @@ impl ChatRequest<'_> {
     }
 }
 
-/// Joins fragments into one detail with the whole text and the first value of each other member.
+/// Joins fragments into one detail: the whole text, the last non-empty signature, and the first
+/// value of each other member.
 fn join_fragments(pieces: &[ChatDetail<'_>]) -> Json {
     let texts = pieces.iter().filter_map(|piece| piece.node.text_of("text"));
     let text: String = texts.collect();

@@ -68,7 +68,7 @@ impl<'c> ChatRequest<'c> {
         Some((number, self.messages.get(number)?))
     }
 
-    /// Returns the reasoning that was issued in the named member of a message.
+    /// Returns the reasoning that the replayed reply contained in the member `name`.
     pub(super) fn issued_field(&self, number: usize, name: &str) -> Option<Json> {
         let reply = self.reply(number).filter(|reply| self.is_own(reply))?;
         let thoughts = reply.items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
@@ -77,12 +77,12 @@ impl<'c> ChatRequest<'c> {
         })
     }
 
-    /// Builds a fix that restores all reasoning issued with a message.
+    /// Builds a fix that restores all reasoning of the reply that a message replays.
     pub(super) fn restore(&self, number: usize) -> Option<Fix> {
         self.restore_from(self.reply(number)?, self.messages.get(number)?)
     }
 
-    /// Builds a fix that restores all reasoning of a reply in the message that replays it.
+    /// Builds a fix that restores all reasoning of `reply` in the message `msg`.
     fn restore_from(&self, reply: &Reply, msg: &ChatMessage<'_>) -> Option<Fix> {
         if !self.is_own(reply) {
             return None;
@@ -152,8 +152,8 @@ impl<'c> ChatRequest<'c> {
         findings.extend(comparison.cache_finding(&rules::CACHE_PREFIX_BROKEN));
     }
 
-    /// Builds a fix that restores the reasoning of a message. If calls and text do not identify the
-    /// reply, the reply recorded in `change` is used.
+    /// Builds a fix that restores the reasoning of a message. If the message's calls and text do
+    /// not identify a reply, the fix uses the reply in `change`.
     fn restore_change(&self, number: usize, change: &Change<'_>) -> Option<Fix> {
         let issued = change.issued.filter(|_| is_in_place(change.kind)).map(|issued| issued.reply);
         self.restore_from(self.reply(number).or(issued)?, self.messages.get(number)?)
@@ -211,7 +211,7 @@ impl<'c> ChatRequest<'c> {
     }
 
     /// Lowers the severity if a message was only split in two, because no provider is known to
-    /// reject that.
+    /// reject split messages.
     fn lowered_severity(&self, severity: Severity, number: usize, change: &Change<'_>) -> Severity {
         let here = self.reply(number).zip(change.issued);
         let is_anothers = here.is_some_and(|(here, issued)| !std::ptr::eq(here, issued.reply));
@@ -226,8 +226,8 @@ impl<'c> ChatRequest<'c> {
         }
     }
 
-    /// Reports changed reasoning that has no Seal. Reasoning from another provider is ignored,
-    /// because it is never sent back.
+    /// Reports changed reasoning that has no Seal. Reasoning from other providers is skipped,
+    /// because such reasoning is never sent to this endpoint.
     fn plain_altered_finding(&self, change: &Change<'_>, part: &Range<usize>) -> Option<Finding> {
         let provider = &self.case.target().origin.provider;
         if change.issued.is_some_and(|issued| issued.reply.origin.provider != *provider) {
@@ -274,7 +274,7 @@ impl<'c> ChatRequest<'c> {
         findings.add_at(sign.filter(|_| change.part.is_none()), finding);
     }
 
-    /// Returns whether the endpoint makes use of a part that was dropped.
+    /// Returns whether the endpoint would use a dropped part if the part were sent.
     fn is_expected_back(&self, change: &Change<'_>, item: &Item) -> bool {
         let is_summary = matches!(&item.body, Body::Thought(thought)
             if thought.kind == ThoughtKind::Summary && item.seals.is_empty());
@@ -290,8 +290,9 @@ impl<'c> ChatRequest<'c> {
             && (change.is_current || preserves)
     }
 
-    /// Returns whether the target model can read the Item. Seals must be its own, and unsealed
-    /// reasoning must come from its family.
+    /// Returns whether the target model can read the Item. The model must be able to open the
+    /// Item's Seals, regardless of the account. Unsealed reasoning must come from the model's
+    /// family.
     fn is_readable(&self, item: &Item) -> bool {
         let target = self.case.target();
         if item.seals.is_empty() {

@@ -58,8 +58,8 @@ fn has_empty_stand_in(dialect: &Dialect) -> bool {
     dialect.stand_in.as_deref().unwrap_or_default().is_empty()
 }
 
-/// Returns whether the endpoint is the model vendor's own, which rejects settings that the model
-/// does not support.
+/// Returns whether the endpoint rejects settings that the model does not support, as the vendors'
+/// own endpoints do.
 fn checks_settings(target: &Target) -> bool {
     target.provider.dialect.checks_settings && target.profile.name != "unknown"
 }

@@ -16,8 +16,8 @@ pub(super) struct ChatRequest<'c> {
     pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
     pub(super) messages: Vec<ChatMessage<'c>>,
-    /// The known reply that each message replays, by message index. Empty without earlier
-    /// exchanges.
+    /// The known reply that each message replays, by message index. The list is empty if no earlier
+    /// exchanges are known.
     pub(super) replies: Vec<Option<&'c Reply>>,
     /// Index of the first message after the last user message.
     pub(super) current: usize,
@@ -31,7 +31,7 @@ pub(super) struct ChatMessage<'c> {
     pub(super) node: Node<'c>,
     pub(super) role: ChatRole,
     pub(super) content: Option<Node<'c>>,
-    /// Reasoning string members with their names, including empty strings.
+    /// The members that hold reasoning as one string, with their names. Empty strings are included.
     pub(super) fields: Vec<(&'static str, Node<'c>)>,
     /// The `reasoning_details` member; `details` are its entries.
     pub(super) list: Option<Node<'c>>,
@@ -89,8 +89,8 @@ impl<'c> ChatRequest<'c> {
         self.messages.iter().enumerate().filter(is_models)
     }
 
-    /// Returns whether a Seal is the stand-in that the vendor documents for unknown signatures,
-    /// plain or in base64.
+    /// Returns whether a Seal is the placeholder that the vendor documents for unknown signatures.
+    /// The placeholder may be plain text or base64.
     pub(super) fn is_stand_in(&self, seal: Node<'_>) -> bool {
         let stand_in = self.case.profile().stand_in.as_deref();
         stand_in.is_some_and(|known| seal.is(known) || seal.is(&STANDARD.encode(known)))

@@ -203,7 +203,8 @@ impl MessageSplitter<'_, '_> {
     }
 }
 
-/// Returns where this endpoint's texts may contain tagged reasoning; `None` if they contain none.
+/// Returns where in a text this endpoint may emit tagged reasoning; `None` if the endpoint emits no
+/// tagged reasoning.
 pub(in crate::chat) fn tag_scope(context: &DecodeContext) -> Option<TagScope> {
     match context.target.provider.dialect.channel {
         Channel::Tags => Some(TagScope::Anywhere),
@@ -350,7 +351,7 @@ fn readable_text(detail: Node<'_>) -> Option<Node<'_>> {
     detail.get("text").or_else(|| detail.get("summary")).filter(|text| text.is_string())
 }
 
-/// Adds `fields`, which repeat the detail's text, to the Item's slot.
+/// Adds `fields` to the Item's slot, because these fields repeat the text of the detail.
 pub(in crate::chat) fn add_echo_slots(item: &mut Item, fields: &[&'static str]) {
     let is_readable = item.visible().is_some_and(|text| !text.is_empty());
     if let Some(native) = item.native.as_mut().filter(|_| is_readable) {
@@ -358,7 +359,8 @@ pub(in crate::chat) fn add_echo_slots(item: &mut Item, fields: &[&'static str]) 
     }
 }
 
-/// Links each encrypted detail that has a call's id to that call. The detail precedes the call.
+/// Links each encrypted detail whose id is a call's id to that call. Such a detail precedes its
+/// call.
 pub(in crate::chat) fn link_details_to_calls(items: &mut [Item]) {
     let is_thought = |item: &Item| matches!(item.body, Body::Thought(_));
     if !items.iter().any(is_thought) {

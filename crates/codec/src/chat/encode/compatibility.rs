@@ -16,7 +16,8 @@ const MARK: &str = "cache_control";
 
 impl ChatWriter<'_> {
     /// Returns whether an Item of an unchanged message can be sent verbatim. Output from another
-    /// endpoint is rewritten, because its message may have members that only that endpoint accepts.
+    /// endpoint is rewritten, because the message may have members that only the other endpoint
+    /// accepts.
     pub(super) fn can_send_verbatim(&self, item: &Item, prefix: Option<&Digest>) -> bool {
         seal_policy::refusal(&seal_policy::seals(item, &self.call.target, prefix)).is_none()
             && (item.origin.is_none() || is_own(self.call, item))
@@ -83,8 +84,8 @@ impl ChatWriter<'_> {
         role == Role::Developer && !knows_developers
     }
 
-    /// Returns whether the endpoint accepts the shape of a part. Ollama's native API has its own
-    /// shapes, and only the owner of a file can read the file.
+    /// Returns whether the endpoint accepts the JSON of a part. Ollama's native API has its own
+    /// JSON formats, and a file reference is valid only at the endpoint that owns the file.
     pub(super) fn fits(&self, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return true };
         match &item.body {
@@ -142,8 +143,8 @@ impl ChatWriter<'_> {
         (!has_slot).then_some(ElisionReason::NotOnThisWire)
     }
 
-    /// Selects the slots to send among several with the same text: the endpoint's own slot if
-    /// present, else all of them. Slots that a client wrote stay unchanged.
+    /// Selects the slots to send if a response repeated a text in several slots: the endpoint's own
+    /// slot if present, else all slots. Slots that a client wrote stay unchanged.
     pub(super) fn slot_to_send<'s>(&self, slot: &'s str, side: Direction) -> &'s str {
         let (Some((first, _)), Direction::Response) = (slot.split_once('+'), side) else {
             return slot;
@@ -162,7 +163,8 @@ impl ChatWriter<'_> {
     }
 }
 
-/// Returns whether a message may contain a cache marker, by text search.
+/// Returns whether a message may contain a cache marker. This is a fast text search that does not
+/// parse the message.
 pub(super) fn may_have_cache_markers(message: &Json) -> bool {
     memchr::memmem::find(message.bytes(), b"\"cache_control\"").is_some()
 }

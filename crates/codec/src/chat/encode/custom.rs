@@ -7,7 +7,7 @@ use throughline_json::{self as json, Json};
 use crate::chat::WIRE;
 use crate::draft::Draft;
 
-/// The part of a custom tool's declaration that a function declaration lacks.
+/// The members of a custom tool's declaration that a function declaration does not have.
 pub(super) struct CustomTool {
     /// The input format, as this wire represents it.
     format: Option<Json>,
@@ -99,7 +99,8 @@ pub(in crate::chat) fn arguments_text(call: &ToolCall) -> String {
     text.flatten().unwrap_or_else(|| call.args.as_str().to_owned())
 }
 
-/// Returns the arguments of a call as an object; other values are wrapped.
+/// Returns the arguments of a call as an object. A value that is not an object becomes the member
+/// `input`.
 pub(super) fn object_arguments(call: &ToolCall) -> Json {
     if call.args.tree().root().is_object() && !call.custom {
         return call.args.clone();

@@ -17,7 +17,7 @@ pub(in crate::chat) struct ChatMessageBuilder {
     content: Vec<MessageContent>,
     /// The reasoning strings, with their field names.
     fields: Vec<(&'static str, PiecewiseText)>,
-    /// Fields that repeat the text of the details.
+    /// The fields that repeat the text of the details, with their texts.
     echoes: Vec<(&'static str, String)>,
     details: Vec<Json>,
     calls: Vec<Json>,
@@ -28,12 +28,12 @@ pub(in crate::chat) struct ChatMessageBuilder {
 enum MessageContent {
     /// A string from this wire. Consecutive strings are concatenated without a separator.
     Own(Json),
-    /// A text from another wire, where it was a separate block.
+    /// A text that was a separate block on another wire.
     Text(String),
     Part(Json),
 }
 
-/// A string that stays raw JSON as long as it consists of a single piece.
+/// A string that is built from pieces. A single piece keeps its original JSON bytes.
 struct PiecewiseText {
     raw: Json,
     pieces: Vec<String>,
@@ -198,7 +198,7 @@ impl ChatMessageBuilder {
     }
 }
 
-/// Builds a message that has no source message.
+/// Builds a message from its role and members, without a source message.
 pub(super) fn new_message(role: &str, members: &MessageMembers) -> Json {
     let role = json::string(role);
     let present = members.iter().filter_map(|(key, value)| Some((&**key, value.as_ref()?)));

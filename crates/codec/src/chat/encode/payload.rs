@@ -10,7 +10,7 @@ use crate::chat::encode::message::ChatMessageBuilder;
 use crate::chat::slot::{self, FIELDS};
 
 /// Adds a payload, which is a text, one or more details, a chunk, or message members. Members that
-/// are not reasoning are ignored. Returns whether the channel accepts any part of the payload.
+/// are not reasoning are ignored. Returns whether any part of the payload was added.
 pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Channel) -> bool {
     let tree = payload.tree();
     let root = tree.root();

@@ -32,8 +32,8 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
     put_stream(draft, call);
 }
 
-/// Returns whether the source configures reasoning with this endpoint's members. Members of other
-/// dialects stay unchanged.
+/// Returns whether the source request configures reasoning with this endpoint's members. Members of
+/// other dialects stay unchanged.
 fn has_own_switch(draft: &Draft<'_>, call: &Call) -> bool {
     let keys: &[&str] = match call.target.provider.dialect.switch {
         ReasoningSwitch::Effort => &["reasoning_effort"],
@@ -111,7 +111,7 @@ fn put_parallel(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
     draft.set("parallel_tool_calls", parallel.filter(|_| !tools.is_empty()).map(Json::from));
 }
 
-/// Returns whether the source declares a matching tool.
+/// Returns whether the source request declares a matching tool.
 fn source_has_tool(draft: &Draft<'_>, is_meant: impl Fn(Node<'_>) -> bool) -> bool {
     draft.source_value("tools").is_some_and(|tools| tools.tree().root().elements().any(is_meant))
 }

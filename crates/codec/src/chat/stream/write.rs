@@ -117,7 +117,8 @@ impl ChatEncoder {
         self.calls - 1
     }
 
-    /// Selects the output mode of a thought. The thought's format names its slot on this wire.
+    /// Selects the output mode of a thought. For a thought from this wire, the thought's format
+    /// names the slot.
     fn thought_mode(&mut self, thought: &Thought) -> OutputMode {
         if !self.is_own {
             return OutputMode::Fields(vec!["reasoning_content"]);
