@@ -326,8 +326,7 @@ fn block_of_another_account_is_reported_as_unreadable() {
 
 // ---- Rejected requests
 
-/// Audits `content` as a replay of two thoughts. Returns findings, and whether repair restores
-/// both.
+/// Audits `content` as a replay of two thoughts; returns findings and whether repair restores both.
 fn changed(mode: &Value, content: &[Value]) -> (Vec<String>, bool) {
     let next = [assistant(content), user(vec![result("toolu_1")])];
     let bench = replay("claude-opus-4-6", mode, &two_thoughts(), &next);
