@@ -15,7 +15,8 @@
 //! The engine looks up the turns in a request, newest first, by the strongest available evidence:
 //!
 //! 1. a Claim;
-//! 2. an id or a Seal that identifies exactly one of the tenant's captured turns, with equal calls;
+//! 2. an id or a Seal that identifies exactly one of the tenant's captured turns, if the tool calls
+//!    of both turns are equal;
 //! 3. the complete chain: the system prompt and every visible turn. If several captured turns
 //!    match, the newest is used and the others are counted.
 //!

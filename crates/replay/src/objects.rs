@@ -51,7 +51,8 @@ impl Family {
 
 macro_rules! kinds {
     ($($kind:ident $word:literal $path:literal;)*) => {
-        /// The type of an object. Its strings are stored, so they must never change.
+        /// The type of an object. The string forms of the types are stored, so they must never
+        /// change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ObjectKind { $(#[doc = concat!("`", $word, "`")] $kind,)* }
 
@@ -107,12 +108,12 @@ impl ObjectKind {
 pub struct ObjectId {
     /// The type of the object, such as a file.
     pub kind: ObjectKind,
-    /// The provider's id for the object. Gemini ids have no collection prefix here.
+    /// The provider's id for the object. Gemini ids are stored without their collection prefix.
     pub id: Name,
 }
 
-/// Returns the account that owns the objects from an Origin: the caller's own account, or otherwise
-/// the endpoint.
+/// Returns the account that owns the objects from an Origin: the caller's own account if the
+/// caller's key was used, otherwise the endpoint.
 pub fn account_of(origin: &Origin) -> &str {
     if origin.account.starts_with(Claims::CALLER_PREFIX) {
         &origin.account
@@ -182,7 +183,7 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
     ids
 }
 
-/// Returns the files and containers that the provider's tools created. They are read only from
+/// Returns the files and containers that the provider's tools created. Ids are taken only from
 /// members that the provider writes. Other members, such as call arguments or search results,
 /// contain text that a caller can choose.
 fn ids_made_by_tools(item: Node<'_>) -> Vec<ObjectId> {

@@ -2,8 +2,8 @@
 //! with any provider.
 //!
 //! A stored response is a Run with one record, in the Thread of its conversation. The record
-//! contains the response as sent to the caller, and the provider that may also store it. The
-//! request is part of the call record, so earlier messages are not stored twice.
+//! contains the response as sent to the caller, the end user, and the provider, which may store the
+//! response too. The request is part of the call record, so earlier messages are not stored twice.
 //!
 //! A request with `previous_response_id` is expanded to the whole conversation and then handled
 //! like any other request. If the target itself stores the previous response, the request is
@@ -48,7 +48,8 @@ impl StoreOptions {
     }
 }
 
-/// Adds the request fields that OpenAI echoes to a response from another provider.
+/// Returns another provider's response with the request fields added that OpenAI echoes in its
+/// responses.
 pub fn echoed(response: &Bytes, request: &Bytes) -> Option<Json> {
     const ECHOED: [&str; 13] = [
         "instructions",
@@ -168,14 +169,16 @@ impl StoredResponse {
             && is("wire", origin.wire.as_str())
     }
 
-    /// Returns the response's input, including the earlier conversation; `None` if it was erased.
+    /// Returns the response's input, including the earlier conversation; `None` if the conversation
+    /// was erased.
     pub async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
         let tail = replay.calls().tail(&self.tenant, &self.parent, None).await?;
         let tree = Tree::parse(tail.texts.expanded.clone()).ok()?;
         Some(elements(tree.root().get("input")))
     }
 
-    /// Returns the conversation up to and including the response; `None` if it was erased.
+    /// Returns the conversation up to and including the response; `None` if the conversation was
+    /// erased.
     async fn conversation(&self, replay: &Replay) -> Option<Vec<Json>> {
         let mut items = self.input(replay).await?;
         let response = self.response()?;

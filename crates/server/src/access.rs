@@ -125,7 +125,7 @@ pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bo
     is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
 }
 
-/// Returns whether the request comes from a browser page and may change data.
+/// Returns whether a browser page sent the request and the method may change data.
 pub(crate) fn is_page_write(method: &str, headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }

@@ -63,7 +63,7 @@ pub struct AgentApi {
 }
 
 impl AgentApi {
-    /// Creates the API with default caps. Its agents run on `runner`.
+    /// Creates an API with default caps, whose agents run on `runner`.
     pub fn new(runner: Runner) -> Self {
         let caps = RunCaps::default();
         Self {
@@ -190,8 +190,8 @@ impl ApiRequest<'_> {
         self.query.get(name)?.parse().ok()
     }
 
-    /// Lists the tools of a run that are not registered in this process. A run with missing tools
-    /// cannot continue here.
+    /// Lists the tools of a run that are not registered in this process. The process cannot
+    /// continue a run with missing tools.
     pub(crate) fn missing_tools<'c>(&self, casting: &'c RunSpec) -> Vec<&'c str> {
         let known = &self.api.runner.tools;
         let own = casting.tools.iter().filter(|tool| !tool.client);

@@ -80,9 +80,9 @@ pub struct Gateway {
     pub directory: Arc<dyn ModelRouter>,
     /// The catalog of models and providers.
     pub catalog: Arc<Catalog>,
-    /// How requests that a provider would refuse are handled.
+    /// How to handle a request that the provider would refuse.
     pub mode: ReplayMode,
-    /// How a change before prefix-bound Seals is handled.
+    /// How to handle a change in the content before prefix-bound Seals.
     pub prefix: PrefixPolicy,
     /// Authenticates callers.
     pub keyring: Arc<dyn Keyring>,
@@ -120,7 +120,8 @@ pub(crate) async fn receive(
     Ok((body, tree))
 }
 
-/// Minimum average size in bytes of an item in a request with many items.
+/// Minimum average size of an item in bytes, for requests with more than a quarter of the allowed
+/// items.
 const ITEM: usize = 192;
 
 /// Indexes a body if it is JSON. A large body is measured first, so that a body that exceeds the

@@ -94,7 +94,8 @@ async fn serve_any(State(server): SharedServer, request: HttpRequest) -> Respons
     serve_gateway(&server, request, None).await
 }
 
-/// Serves a file of the console. Other methods than GET and HEAD are not for the console.
+/// Serves a file of the console. Any other request, including any method other than GET and HEAD,
+/// is passed to the gateway.
 async fn serve_console(State(server): SharedServer, request: HttpRequest) -> Response {
     let (method, path) = (request.method().as_str(), request.uri().path());
     match assets::serve(method, path, request.headers()) {
@@ -128,8 +129,8 @@ fn target_of(request: &HttpRequest) -> Name {
     without_key(request.uri().path_and_query().map_or("/", |target| target.as_str()))
 }
 
-/// Serves a request to the gateway. `classified` is its wire and operation, if the router determined
-/// them.
+/// Serves a request to the gateway. `classified` is the request's wire and operation, if the router
+/// determined them.
 async fn serve_gateway(
     server: &Server,
     request: HttpRequest,

@@ -3,8 +3,8 @@
 //!
 //! An agent's messages form one Thread with the agent's id. Each conversation is a further Thread
 //! with the conversation's id. A definition log next to each Thread stores the fields of the agent
-//! or conversation. A task of this process drives a run. Readers follow the run through the store,
-//! so any process can serve them.
+//! or conversation. A task of this process drives a run. Clients follow the run through the store,
+//! so any process can serve a client.
 //!
 //! | file | contents |
 //! |---|---|

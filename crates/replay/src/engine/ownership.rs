@@ -114,8 +114,8 @@ impl Replay {
         }
     }
 
-    /// Records that the tenant received these objects from that account. Objects that are already
-    /// recorded are not written again.
+    /// Records in the store that the tenant received these objects from the given account. Skips
+    /// objects that are already recorded.
     pub async fn record_objects(
         &self,
         tenant: &Tenant,

@@ -45,7 +45,7 @@ pub enum ReplayError {
 
 impl Replay {
     /// Restores the content that a request has lost, and encodes the request again for its target.
-    /// The request must use the target's wire. Unaffected parts keep their bytes.
+    /// The request must use the target's wire. Unaffected parts of the request stay byte-identical.
     pub async fn restore_request(
         &self,
         tenant: &Tenant,

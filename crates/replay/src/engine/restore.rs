@@ -59,14 +59,14 @@ pub(super) async fn restore(
     Ok(RestoredCall { call, conversation, findings, issued, marks, left })
 }
 
-/// The captured turns that match a request, and how they are used.
+/// The captured turns that match turns in a request, and how each captured turn is used.
 struct TurnMatches {
     conversation: Conversation,
     patches: Vec<Patch>,
     /// Matched turns that stay unchanged, with their Item ranges in the request.
     owners: Vec<(Range<usize>, Arc<Captured>)>,
     findings: Vec<Finding>,
-    /// Captured turns that match or may match, by turn index.
+    /// The captured turns that match or may match, keyed by the index of the turn in the request.
     candidates: HashMap<usize, Arc<Captured>>,
 }
 
@@ -174,11 +174,12 @@ struct TurnMatch {
     captured: Option<(Arc<Captured>, Evidence)>,
 }
 
-/// The parent of the last matched turn. The search runs from the newest turn to the oldest.
+/// The parent of the last matched turn, which is the first candidate for the next match. The search
+/// runs from the newest turn to the oldest.
 #[derive(Clone)]
 struct Ancestor {
     node: TurnId,
-    /// The evidence that identified the turn after this one.
+    /// The evidence that identified the matched turn, which is the child of `node`.
     evidence: Evidence,
     /// Number of turns that the client dropped from the start of the conversation.
     dropped: usize,
@@ -194,7 +195,7 @@ struct TurnSearch<'r> {
     at: usize,
     /// The number of turns to look up in the next Vault query.
     reach: usize,
-    /// Number of visible turns before the current one.
+    /// Number of visible turns before the current turn.
     number: usize,
     ancestor: Option<Ancestor>,
     findings: Vec<Finding>,
@@ -237,8 +238,8 @@ impl TurnSearch<'_> {
         }
     }
 
-    /// Finds the captured turn for a turn in the request. It is the parent of the next turn, or is
-    /// identified by the turn's own evidence.
+    /// Finds the captured turn for a turn in the request. The candidates are the parent of the last
+    /// matched turn, and the turns that Claims, ids or chain keys identify.
     async fn find_turn(
         &mut self,
         at: usize,
@@ -360,8 +361,8 @@ impl TurnSearch<'_> {
         keys.into_iter().flatten().map(VaultKey::Chain).collect()
     }
 
-    /// Looks up the current turn's ids or chain keys. Each query also looks up earlier turns, and
-    /// each miss doubles their number.
+    /// Looks up the current turn's ids or chain keys. Each query also looks up earlier turns of the
+    /// request. The next query covers twice as many turns, up to [`MOST_TURNS`].
     async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<VaultMatch>, StoreError> {
         if !self.vault.has_looked_up(keys) {
             let first = (self.at + 1).saturating_sub(self.reach);
@@ -412,8 +413,8 @@ impl TurnSearch<'_> {
         self.accept(stored, Evidence::Chain { siblings }, turn, items, fits).await
     }
 
-    /// Matches the turn that the evidence identifies, unless its content does not fit or it belongs
-    /// to another end user.
+    /// Matches the captured turn that the evidence identifies. Returns `None` if the content of
+    /// that turn does not fit, or if the turn belongs to another end user.
     async fn accept(
         &mut self,
         stored: VaultTurn,

@@ -22,7 +22,7 @@ pub(super) struct Patch {
 }
 
 /// Applies the patches, which must be in the same order as the turns in the Call. Records in
-/// `marks` which parts were missing.
+/// `marks` which parts the client had dropped.
 pub(super) fn splice(call: &mut Call, patches: Vec<Patch>, marks: &mut HashMap<ItemId, LostParts>) {
     if patches.is_empty() {
         return;
@@ -46,7 +46,8 @@ struct Splicer {
     messages: u32,
     taken: HashSet<ItemId>,
     calls: HashSet<CallId>,
-    /// For each call that the client sent with another id: its Throughline id and its wire id.
+    /// Maps the client's id of a renamed tool call to the captured call's Throughline id and wire
+    /// id.
     renamed: HashMap<CallId, (CallId, Option<Name>)>,
 }
 
@@ -61,7 +62,7 @@ impl Splicer {
         Self { items, messages: 0, taken, calls, renamed }
     }
 
-    /// Appends Items and numbers their messages after the last message.
+    /// Appends Items, and renumbers their messages to follow the messages that were added before.
     fn add(&mut self, items: impl IntoIterator<Item = Item>) {
         let mut last = None;
         for mut item in items {
@@ -82,7 +83,8 @@ impl Splicer {
         self.add(items);
     }
 
-    /// Returns a copy of the Item. The result of a renamed call refers to the new id.
+    /// Returns a copy of the Item. If the Item is the result of a renamed tool call, the copy
+    /// refers to the new call id.
     fn relinked(&self, item: &Item) -> Item {
         let mut item = item.clone();
         if let Body::Result(result) = &mut item.body
@@ -181,8 +183,8 @@ pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
     }
 }
 
-/// Returns a replacement for a gateway id, derived from its hash so that it is the same in every
-/// request.
+/// Returns a replacement for a gateway id. The replacement is derived from a hash of the id, so
+/// that every request gets the same replacement.
 fn neutral(id: &Name) -> CallId {
     let digest = blake3::hash(id.as_bytes()).to_hex();
     CallId::from(format!("call_{}", digest.chars().take(24).collect::<String>()))

@@ -16,7 +16,7 @@ use crate::engine::vault::{LoadedTurn, VaultSearch};
 
 /// The tags that clients put around Thoughts.
 const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
-/// Maximum number of texts in an untagged turn that is looked up with one text omitted.
+/// An untagged turn with more texts than this is not looked up with one text omitted.
 const MAX_TEXTS: usize = 4;
 /// Maximum number of turns per request that are looked up with texts omitted.
 const MOST_TURNS: usize = 64;
@@ -24,7 +24,8 @@ const MOST_TURNS: usize = 64;
 /// The Items of a turn, with `None` for each Item that is a Thought sent as text.
 pub(super) type CleanedItems = Vec<Option<Item>>;
 
-/// Removes texts that equal Thoughts in the captured turn; `None` if there are no such texts.
+/// Returns the turn's Items without the texts that equal captured Thoughts; `None` if no text
+/// equals a captured Thought.
 pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<CleanedItems> {
     let may_be_thought = |text: &str| {
         let text = text.trim();
@@ -68,8 +69,8 @@ fn thoughts_in(items: &[Item]) -> impl Iterator<Item = &str> {
     thoughts.filter(|text| !text.is_empty())
 }
 
-/// Returns the readable Thoughts of a turn: each on its own, and all joined in the ways that
-/// clients join them.
+/// Returns the readable Thoughts of a turn: each Thought separately, and all Thoughts joined with
+/// each separator that clients use.
 fn thoughts_of(items: &[Item]) -> Vec<String> {
     let thoughts: Vec<&str> = thoughts_in(items).collect();
     let mut known: Vec<String> = thoughts.iter().map(|text| (*text).to_owned()).collect();

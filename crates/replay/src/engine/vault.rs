@@ -21,7 +21,7 @@ pub(super) struct VaultSearch<'r> {
     end_user: Option<&'r str>,
     /// The results of earlier lookups; `None` for keys without a match.
     found: HashMap<VaultKey, Option<VaultMatch>>,
-    /// Turns whose status was read in this search.
+    /// Turns whose status was read during this request.
     checked: HashMap<TurnId, VaultTurn>,
     /// The epoch of the last store lookup.
     era: Option<ErasureEpoch>,
@@ -120,7 +120,7 @@ impl<'r> VaultSearch<'r> {
         Ok(LoadedTurn::Here(captured))
     }
 
-    /// Reads a turn's content from its records, or the reason why the content was erased.
+    /// Reads a turn's content from its records. If the content was erased, returns the reason.
     async fn read(&self, turn: &VaultTurn) -> Result<Result<Captured, ElisionReason>, StoreError> {
         let (store, range) = (&*self.replay.store, turn.first..=turn.last);
         let records = read_range(store, self.tenant, &turn.log, range).await?;

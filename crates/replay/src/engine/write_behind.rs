@@ -14,7 +14,7 @@ const MAX_PENDING_KIB: u32 = 64 << 10;
 /// Tracks the turns that are not stored yet.
 #[derive(Clone)]
 pub(super) struct PendingWrites {
-    /// For each key hash, one channel per pending turn, which closes when the turn is stored.
+    /// For each key hash, one channel per pending turn. The channel closes when its turn is stored.
     pending_turns: Arc<Mutex<HashMap<PendingKey, Vec<watch::Receiver<()>>>>>,
     permits: Arc<Semaphore>,
     hasher: RandomState,

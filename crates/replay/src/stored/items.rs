@@ -38,8 +38,8 @@ impl InputItemsQuery {
     }
 }
 
-/// Returns one page of the input items. An item without an id gets an id that is the same in every
-/// list.
+/// Returns one page of the input items. An item without an id gets a stable id, which is the same
+/// in every listing.
 pub fn list(node: &TurnId, elements: &[Json], listing: &InputItemsQuery) -> Json {
     let all = elements.iter().enumerate();
     let mut all: Vec<(String, Json)> = all.map(|(at, json)| identified(node, at, json)).collect();
@@ -65,7 +65,7 @@ pub fn listed_position(id: &str) -> Option<(TurnId, usize)> {
     Some((TurnId::from(node), at.parse().ok()?))
 }
 
-/// Returns an item's id, and the item with `id`, `type` and its content as an array.
+/// Returns an item's id, and a copy of the item with `id` and `type` set and `content` as an array.
 fn identified(node: &TurnId, at: usize, element: &Json) -> (String, Json) {
     let tree = element.tree();
     let root = tree.root();

@@ -1,10 +1,10 @@
-//! Tasks that drive runs. A run belongs to the store, not to its task: another process can take it
-//! over.
+//! Tasks that drive runs. A run belongs to the store, not to its task, so another process can take
+//! over the run.
 //!
-//! When a model replies in a run driven here, the usage is charged to the key that started the run.
-//! Every model call is checked against that key. Each tenant has a share of the runs that are
-//! driven at once. When its share is full, resumed runs wait and new runs are refused, so one
-//! tenant cannot delay another.
+//! When a model replies in a run that this process drives, the usage is charged to the key that
+//! started the run. Every model call is checked against that key. Each tenant has a share of the
+//! runs that are driven at once. When a tenant's share is full, its resumed runs wait and its new
+//! runs are refused, so one tenant cannot delay another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,7 +97,7 @@ impl ActiveRuns {
     }
 }
 
-/// A reserved slot for a run that is about to start. Dropping it frees the slot.
+/// A reserved slot for a run that is about to start. The slot is freed on drop.
 pub(crate) struct RunReservation {
     drives: Arc<RunPool>,
     tenant: Tenant,
@@ -109,7 +109,7 @@ impl Drop for RunReservation {
     }
 }
 
-/// A run that a task is driving. Dropping it frees the slot, even during a panic.
+/// A run that a task is driving. The run's slot is freed on drop, even during a panic.
 struct DrivenRun {
     drives: Arc<RunPool>,
     key: (Tenant, LogId),
@@ -258,7 +258,7 @@ struct UsageCharger {
     tenant: Tenant,
     /// The key that started the run.
     key: Option<Name>,
-    /// The listener that was configured before, which still receives every event.
+    /// The previously configured listener, which still receives every event.
     besides: Option<Arc<dyn Listener>>,
 }
 

@@ -25,7 +25,7 @@ impl Default for Verifications {
 pub(crate) struct VerificationPermit<'p> {
     tenants: Arc<Mutex<HashSet<Tenant>>>,
     tenant: Tenant,
-    /// `None` while the verification waits for a slot.
+    /// The slot of the verification; `None` while the verification waits for a slot.
     slot: Option<SemaphorePermit<'p>>,
 }
 

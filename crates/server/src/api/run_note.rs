@@ -52,7 +52,7 @@ impl RunNote {
     }
 }
 
-/// The notes that applications store with a run.
+/// The notes that applications store with a run. This API stores its note under `letta`.
 #[derive(Deserialize)]
 struct Notes {
     letta: RunNote,

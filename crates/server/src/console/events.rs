@@ -22,8 +22,8 @@ use crate::records::StoreResult;
 /// Number of earlier events to read for context, so that a resumed stream redacts a text in
 /// progress as the earlier stream did.
 const CONTEXT: u64 = 512;
-/// Number of records in the first read and in the largest read. The first read is small, so that
-/// the beginning of a long run appears immediately.
+/// Number of records in the first read, and the maximum number in later reads. The first read is
+/// small, so that the beginning of a long run appears immediately.
 const FIRST: u32 = 2;
 const MOST: u32 = 256;
 /// Approximate number of bytes to send at a time.

@@ -293,8 +293,9 @@ async fn gateway_calls(
 /// Returns what a gateway call did with each sealed Item that earlier calls returned.
 ///
 /// A restored Item is listed in the report by its own id. Any other Item is recognised by its Seal.
-/// The Item was kept if the sent request contains the Seal. It was left out if the client sent the
-/// Seal but the gateway did not. A Seal of another provider that is in neither request is foreign.
+/// The Item was kept if the sent request contains the Seal. The Item was left out if the client
+/// sent the Seal but the gateway did not. Another provider's Seal is foreign if neither the
+/// client's request nor the sent request contains it.
 fn gateway_spans(
     texts: &Bodies,
     before: &[MapItem],

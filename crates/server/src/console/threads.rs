@@ -15,8 +15,8 @@ use crate::object::{join_objects, object};
 /// Number of records at the start of a Thread to read for its title.
 const FIRST: u32 = 24;
 
-/// Derives a Thread's purpose from its name; `None` for an internal log. A Thread with an unknown
-/// purpose is `kept`.
+/// Derives a Thread's purpose from its name: `gateway`, `agent`, or `kept` if the purpose is
+/// unknown. Returns `None` for an internal log.
 fn thread_use(id: &str) -> Option<&'static str> {
     if id.starts_with("letta.") || id.starts_with(throughline_replay::OBJECT_LOG) {
         return None;

@@ -9,8 +9,8 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, TOKEN};
 
-/// Authenticates the caller. If no keys exist, also checks that the open gateway may serve the
-/// caller.
+/// Authenticates the caller. If no keys exist, checks that the gateway may serve this caller
+/// without a key.
 pub(crate) async fn authenticate(
     gateway: &Gateway,
     method: &str,
@@ -44,7 +44,8 @@ pub(crate) async fn authenticate(
     Ok(Caller { tenant, end_user, credential, admission, address })
 }
 
-/// Returns why a gateway without keys refuses this request; `None` if it serves the request.
+/// Returns why a gateway without keys refuses this request; `None` if the gateway serves the
+/// request.
 fn open_refusal(
     gateway: &Gateway,
     method: &str,

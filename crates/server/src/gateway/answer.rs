@@ -158,7 +158,7 @@ impl Exchange<'_> {
         Ok(GatewayError::new(status, message).to_json(&self.wire).bytes().clone())
     }
 
-    /// Returns a response that is not streamed, and whether the gateway inflated it.
+    /// Returns a non-streamed response, and whether the gateway inflated the body.
     async fn complete_response(
         &self,
         answer: UpstreamResponse,
@@ -232,7 +232,7 @@ pub(crate) fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> 
 }
 
 /// Returns whether a header of the provider's response is forwarded to the caller. `is_same` is set
-/// if both use the same dialect.
+/// if the provider and the caller use the same dialect.
 fn is_forwarded_header(name: &str, is_same: bool) -> bool {
     const OWN: &[&str] =
         &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];

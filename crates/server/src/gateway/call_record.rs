@@ -27,8 +27,8 @@ impl Exchange<'_> {
 
     /// Returns the tenants whose calls the caller may read.
     ///
-    /// A gateway key has one tenant. Without a key, calls made with the caller's own provider key
-    /// belong to a tenant derived from that key.
+    /// A gateway key has one tenant. Calls made without a gateway key, but with the caller's own
+    /// provider key, belong to a tenant derived from the provider key.
     pub(crate) fn readable_tenants(&self) -> Vec<Tenant> {
         let claims = self.gateway.replay.claims();
         let own = self.caller.credential.as_ref().filter(|_| !self.caller.admission.is_key());

@@ -20,12 +20,12 @@ const MAX_OPEN_ITEMS: usize = 1_000;
 pub(crate) struct CaptureHandle {
     pub(crate) replay: Arc<Replay>,
     pub(crate) node: TurnId,
-    /// The conversation that the reply continues, taken when the call ends; `None` if nothing is
-    /// stored.
+    /// The conversation that the reply continues; `None` if nothing is stored. [`Self::capture`]
+    /// takes the value.
     pub(crate) conversation: Option<Conversation>,
     /// Digest of the prefix before the reply, as it was sent.
     pub(crate) prefix: Option<Digest>,
-    /// How long the end of a response waits for the capture.
+    /// How long the gateway may delay the end of a response to wait for the capture.
     pub(crate) longest: Duration,
     pub(crate) scope: Arc<RequestScope>,
     /// The tenant that owns the ids in the response, if the caller has a gateway key.
@@ -37,7 +37,8 @@ pub(crate) struct IdOwner {
     pub(crate) tenant: Tenant,
     /// The request body, which determines whether the id of an Anthropic reply also names a thread.
     pub(crate) request: Bytes,
-    /// Whether the caller may use the id before the response ends, as with a background response.
+    /// Whether the caller may use the response id before the response ends, as with a background
+    /// response.
     pub(crate) is_early: bool,
 }
 
@@ -102,7 +103,8 @@ impl CaptureHandle {
         }
     }
 
-    /// Records the id of a response that has started, if the caller may use the id before the end.
+    /// Records the id of a response that has started, if the caller may use the id before the
+    /// response ends.
     pub(crate) async fn record_early_id(&self, id: Option<&Name>, origin: &Arc<Origin>) {
         let is_early = self.owner.as_ref().is_some_and(|owner| owner.is_early);
         if let Some(id) = id.filter(|_| is_early) {

@@ -2,7 +2,7 @@
 //! bytes unchanged.
 //!
 //! `Accept-Encoding` is narrowed to the encodings that the gateway can decode, so that providers
-//! use no other.
+//! use no other encoding.
 
 use std::io::{self, Write};
 

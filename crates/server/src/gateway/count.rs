@@ -23,8 +23,8 @@ const BYTES_OF_A_TOKEN: u64 = 4;
 /// The field in which a Gemini client may wrap the request whose tokens are counted.
 const WRAPPER_MEMBER: &str = "generateContentRequest";
 
-/// Fields that Anthropic and OpenAI accept in a token-count request. They reject requests with
-/// other fields.
+/// Fields that Anthropic and OpenAI accept in a token-count request. Both providers reject requests
+/// with other fields.
 const COUNTED_MESSAGES: &[&str] = &[
     "model",
     "messages",

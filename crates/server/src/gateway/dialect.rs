@@ -40,7 +40,7 @@ pub(crate) enum ResponseOp {
     Deletion,
 }
 
-/// Method, path, wire and operation of each path that alone determines the operation.
+/// Method, path, wire and operation of each request that its method and path alone classify.
 pub(crate) static FIXED_PATHS: [(&str, &str, Wire, GatewayRoute); 6] = [
     ("POST", "/v1/messages", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Call),
     ("POST", "/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Count),
@@ -50,8 +50,8 @@ pub(crate) static FIXED_PATHS: [(&str, &str, Wire, GatewayRoute); 6] = [
     ("GET", "/v1beta/models", Wire::GEMINI, GatewayRoute::Models),
 ];
 
-/// Classifies a request by its method, path and headers. The wire determines the shape of lists and
-/// errors.
+/// Classifies a request by its method, path and headers. The wire determines the format of list and
+/// error responses.
 pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) {
     use GatewayRoute::{Call, Count, Models, Nowhere, Other};
     let path = without_query(&request.path);
@@ -90,8 +90,8 @@ pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) 
     }
 }
 
-/// First path segments under `/v1/` that only the agent API has. Letta's clients request them,
-/// including some that Throughline does not implement.
+/// First path segments under `/v1/` that only the agent API uses. Letta's clients request these
+/// paths, although Throughline does not implement all of them.
 const AGENT_PATHS: &str = "access-tokens agents archives blocks client-side-access-tokens environments feeds \
     folders groups health identities jobs mcp-servers passages projects providers runs \
     sandbox-config scheduled-messages sources steps tags telemetry templates throughline \

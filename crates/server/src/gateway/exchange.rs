@@ -199,7 +199,7 @@ impl<'g> Exchange<'g> {
         }
     }
 
-    /// Sends a request that is not a model call.
+    /// Sends a request other than a model call to the provider.
     pub(crate) async fn send_other(
         &self,
         reached: &RouteTarget,

@@ -2,8 +2,8 @@
 //! paths.
 //!
 //! A gateway without keys forwards every path of a dialect. For a caller with a key, the gateway
-//! forwards the paths in `objects/routes.rs`, and checks the owner of each object there. It also
-//! forwards the paths that the operator lists in `passthrough`.
+//! forwards the paths in `objects/routes.rs`, and checks that the caller owns each referenced
+//! object. It also forwards the paths that the operator lists in `passthrough`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -157,8 +157,8 @@ impl Exchange<'_> {
     }
 
     /// Returns the objects that the body and the query of a forwarded request reference. `is_known`
-    /// is set if the gateway recognises the path. Then any body other than JSON, a form or an
-    /// upload is refused, because the provider accepts no other body there.
+    /// is set if the gateway recognises the path. On a known path, only JSON, forms and uploads are
+    /// accepted, because the provider accepts no other body on that path.
     fn object_refs(
         &self,
         family: Family,
@@ -203,7 +203,7 @@ impl Exchange<'_> {
         Ok(refs)
     }
 
-    /// Rejects a path that no key may use.
+    /// Rejects a path that the gateway does not forward for callers with keys.
     fn unknown_path(&self, method: &str, path: &str) -> GatewayResult {
         let methods = methods_of(&self.wire, path);
         if !methods.is_empty() {
@@ -477,7 +477,8 @@ fn upload_ids(address: &str) -> Vec<Name> {
     ids.map(|(_, id)| decode_query(id)).filter(|id| !id.is_empty()).collect()
 }
 
-/// Builds the path of a list's next page by setting the cursor parameter to the last id.
+/// Builds the path of a list's next page by setting the cursor parameter to the last id of the
+/// current page.
 fn next_page_path(path: &str, cursor: &str, last: &str) -> Name {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let is_cursor = |pair: &&str| pair.split('=').next() == Some(cursor);

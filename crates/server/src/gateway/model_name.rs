@@ -1,9 +1,9 @@
 //! Replaces the model's name in a response with the name that the client requested.
 //!
 //! A client that requests a route or `NAME/model` compares the model name in the response with the
-//! name it sent. The provider returns its own name, so the gateway replaces it and leaves every
-//! other byte unchanged. A response in another dialect is encoded with the client's name from the
-//! start.
+//! name it sent. The provider returns its own name for the model. The gateway replaces that name
+//! and leaves every other byte unchanged. A response in another dialect is encoded with the
+//! client's name from the start.
 
 use bytes::Bytes;
 use throughline_codec::{Frame, FrameWriter, Framer, Framing};
@@ -52,9 +52,9 @@ pub(crate) struct ModelNameStream {
 }
 
 enum ReplacerState {
-    /// Events are lines. The buffer contains the incomplete last line.
+    /// Buffers the incomplete last line, because each event is one line.
     Lines(Vec<u8>),
-    /// Events are elements of an array.
+    /// Each event is one element of a JSON array.
     Frames(Framer, FrameWriter),
 }
 

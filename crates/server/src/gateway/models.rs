@@ -18,7 +18,7 @@ fn names(gateway: &Gateway, caller: &Caller) -> Vec<Name> {
     names.filter(|name| caller.admission.allows(name)).collect()
 }
 
-/// Returns all models in the list format of the wire.
+/// Returns the models that the caller may use, in the list format of the wire.
 pub(crate) fn list(gateway: &Gateway, caller: &Caller, wire: &Wire) -> GatewayResponse {
     let names = names(gateway, caller);
     let models: Vec<Json> = names.iter().map(|name| model(wire, name)).collect();

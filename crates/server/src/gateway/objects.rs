@@ -1,8 +1,8 @@
 //! Tracks which tenant owns the objects that providers store: responses, files, batches and others.
 //!
-//! Many tenants may share one account at a provider, which cannot distinguish them. The gateway
-//! therefore records every object id that a tenant receives. With a gateway key, a request may
-//! reference only ids that the key's tenant owns.
+//! Many tenants may share one account at a provider, and the provider cannot distinguish the
+//! tenants. The gateway therefore records every object id that a tenant receives. With a gateway
+//! key, a request may reference only ids that the key's tenant owns.
 //!
 //! | file | contents |
 //! |---|---|
@@ -39,7 +39,7 @@ pub(crate) use crate::gateway::objects::routes::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
     pub(crate) object: ObjectId,
-    /// The body field that contains the object's id; `None` if the path contains it.
+    /// The body field that contains the object's id; `None` if the path contains the id.
     pub(crate) member: Option<&'static str>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Some models bind a Seal to the exact system prompt, tools and messages before it, and reject the
 //! Seal if any of these change. Clients may change them unintentionally, for example by reordering
-//! keys or changing white space. `freeze` sends the earlier bytes again if they are equal as JSON.
-//! If the meaning changed, the Seals are dropped or the call is refused. Either way the first
-//! change is reported.
+//! keys or changing white space. If the content is still equal as JSON, `freeze` sends the earlier
+//! bytes again. If the meaning changed, the Seals are dropped or the call is refused. Either way
+//! the first change is reported.
 
 use throughline_codec::{Codec, first_prefix_change, restore_prefix_bytes};
 use throughline_core::{Disposition, ElisionReason, EncodedRequest, Request, Tenant};
@@ -19,14 +19,16 @@ use throughline_replay::Conversation;
 /// How the gateway handles a change before prefix-bound Seals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrefixPolicy {
-    /// Send the earlier bytes again if they are equal as JSON; otherwise drop the Seals.
+    /// If the content is still equal as JSON, send the earlier bytes again; otherwise drop the
+    /// Seals.
     #[default]
     Freeze,
-    /// Send the earlier bytes again if they are equal as JSON; otherwise refuse the call.
+    /// If the content is still equal as JSON, send the earlier bytes again; otherwise refuse the
+    /// call.
     FreezeOrError,
-    /// Drop the Seals.
+    /// Drop the Seals after any change.
     DropBlock,
-    /// Refuse the call.
+    /// Refuse the call after any change.
     Error,
 }
 

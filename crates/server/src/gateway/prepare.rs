@@ -186,8 +186,8 @@ impl Exchange<'_> {
         })
     }
 
-    /// Uses the request as received, because the store cannot be read. The reply is still captured
-    /// if the store has recovered by then.
+    /// Prepares the request as received, because the store cannot be read. The reply is still
+    /// captured if the store has recovered when the reply ends.
     fn encode_unrestored(
         &self,
         to: &dyn Codec,

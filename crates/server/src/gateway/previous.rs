@@ -1,4 +1,4 @@
-//! Continues requests from a previous response, and serves operations on responses by id.
+//! Expands requests that continue a previous response, and serves operations on responses by id.
 
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
@@ -18,10 +18,10 @@ use throughline_replay::{
 pub(crate) enum PreviousResponse {
     /// No previous response: the request contains the complete conversation.
     Nothing,
-    /// A response that is stored here, and the request expanded to the complete conversation.
+    /// The gateway stores the response. The request is expanded to the complete conversation.
     From(Box<StoredResponse>, Bytes),
-    /// A response that is not stored here. If the caller received it from the provider, the
-    /// provider may still store it.
+    /// The gateway does not store the response. If the caller received the response from the
+    /// provider, the provider may still store it.
     Unknown(Name),
 }
 
@@ -41,7 +41,8 @@ impl PreviousResponse {
 }
 
 impl Exchange<'_> {
-    /// Adds the request fields that OpenAI echoes to a response from another provider.
+    /// Returns another provider's response with the request fields added that OpenAI echoes in its
+    /// responses.
     pub(crate) fn with_request_echo(&self, response: Bytes, request: &Request) -> Bytes {
         if self.wire != Wire::OPENAI_RESPONSES {
             return response;
@@ -81,8 +82,8 @@ impl Exchange<'_> {
         Ok(PreviousResponse::From(stored, expanded))
     }
 
-    /// Serves an operation on a response by its id. A response that is not stored here may be
-    /// stored at the provider.
+    /// Serves an operation on a response by its id. If the gateway does not store the response, the
+    /// provider may store it.
     pub(crate) async fn serve_response_op(
         &self,
         id: &str,

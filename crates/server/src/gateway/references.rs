@@ -40,9 +40,9 @@ pub(crate) struct ResolvedReferences {
 
 /// The result of resolving a reference.
 enum ReferenceTarget {
-    /// An item that is stored here. `is_at_target` is set if the target stores the item as well.
+    /// The gateway stores the item. `is_at_target` is set if the target stores the item as well.
     Item { json: Json, is_at_target: bool },
-    /// The item is not stored here, but the target may store it.
+    /// The gateway does not store the item, but the target may store it.
     AtTarget,
 }
 

@@ -1,5 +1,5 @@
-//! Relays a streamed response: decodes it on the way and stores the reply before forwarding its
-//! end.
+//! Relays a streamed response: decodes the stream while relaying it, and stores the reply before
+//! forwarding the end.
 
 use std::pin::Pin;
 use std::sync::Arc;

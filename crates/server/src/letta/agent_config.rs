@@ -18,8 +18,9 @@
 //! Model and reasoning settings are read from `llm_config` and `model_settings`. Some settings can
 //! also be top-level fields.
 //!
-//! The field `throughline` may contain any `AgentConfig` field, which then overrides the values
-//! above. Fields without a counterpart are stored and returned unchanged.
+//! The field `throughline` may contain any `AgentConfig` field. Its values override the values from
+//! the other fields. Fields without a counterpart in `AgentConfig` are stored and returned
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use crate::object::object;
 /// Default step limit of a run, the same as Letta's.
 const STEPS: u64 = 50;
 
-/// Settings in a request that apply only to its run.
+/// Settings in a request that apply only to the run that the request starts.
 #[derive(Default)]
 pub(crate) struct Overrides {
     pub(crate) model: Option<Name>,

@@ -105,7 +105,7 @@ pub(crate) async fn retrieve(request: &ApiRequest<'_>) -> ApiResult {
     resource_json::agent(request, &request.agent(&request.id(0)).await?).await
 }
 
-/// Updates an agent. The change applies from its next run.
+/// Updates an agent. The change takes effect in the agent's next run.
 pub(crate) async fn update(request: &ApiRequest<'_>) -> ApiResult {
     let agent = request.agent(&request.id(0)).await?;
     let mut members = agent.members.clone();
@@ -151,7 +151,7 @@ pub(crate) async fn tools(request: &ApiRequest<'_>) -> ApiResult {
     tools_page(request, agent_config::tool_specs(&request.api.runner, &agent.members))
 }
 
-/// Sets whether a tool requires approval, and stores this as one of the agent's tool rules.
+/// Sets whether a tool requires approval, and stores the setting as one of the agent's tool rules.
 pub(crate) async fn tool_approval(request: &ApiRequest<'_>) -> ApiResult {
     let agent = request.agent(&request.id(0)).await?;
     let tool = request.id(1);

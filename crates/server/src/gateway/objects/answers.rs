@@ -67,7 +67,7 @@ pub(crate) fn filter_list(
     })
 }
 
-/// Finds ids in a stream of server-sent events as its bytes pass.
+/// Finds object ids in a stream of server-sent events while the gateway relays the stream.
 pub(crate) struct EventIdScanner {
     family: Family,
     places: &'static [(&'static str, ObjectKind)],

@@ -78,8 +78,8 @@ const GEMINI_DATA: &[&str] = &[
     "labels",
 ];
 
-/// Types of items that refer to an item stored at the provider, unless they contain the given
-/// field.
+/// Types of items that refer to an item stored at the provider. An item is complete, and refers to
+/// no stored item, if it contains the field listed with its type.
 const STORED_ITEMS: &[(&str, &str)] = &[
     ("item_reference", ""),
     ("reasoning", "encrypted_content"),
@@ -215,8 +215,8 @@ fn is_type(node: Node<'_>, kinds: &[&str]) -> bool {
     types.into_iter().any(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
 }
 
-/// Returns whether an object has a `type` and every `type` is one of `kinds`. Of duplicate fields,
-/// some parsers use the first and others the last.
+/// Returns whether an object has a `type` and every `type` is one of `kinds`. Duplicate fields are
+/// all checked, because some parsers use the first and others the last.
 fn is_only_type(node: Node<'_>, kinds: &[&str]) -> bool {
     let mut types = node.members().filter(|(key, _)| key.is("type")).peekable();
     types.peek().is_some() && types.all(|(_, value)| kinds.iter().any(|kind| value.is(kind)))

@@ -50,7 +50,7 @@ pub(crate) fn file_description(content_type: &str, body: &Bytes) -> Option<Tree>
 
 /// Returns the objects that the lines of an uploaded file reference. Every line of a batch must be
 /// JSON. In other files, a line is refused if it starts like JSON, references an object and cannot
-/// be parsed. The reason is that some parsers accept more than JSON.
+/// be parsed. A provider's parser might accept such a line.
 pub(crate) fn ids_in_lines(
     family: Family,
     body: &Bytes,

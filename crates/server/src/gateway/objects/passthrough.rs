@@ -6,7 +6,7 @@ use throughline_json::Name;
 pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
 /// Paths that are forwarded without changes for every key. All tenants share the objects under
-/// them.
+/// these paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passthrough(Vec<Pattern>);
 

@@ -11,7 +11,7 @@ use throughline_replay::{Family, ObjectKind};
 use crate::gateway::objects::ObjectRef;
 use crate::url::decode_segment;
 
-/// A path with a method, and the ids in its response.
+/// A method and path that the gateway forwards, and the object ids that the response contains.
 pub(crate) struct ObjectRoute {
     pub(crate) family: Family,
     pub(crate) method: &'static str,
@@ -26,7 +26,8 @@ pub(crate) enum ReturnedIds {
     Nothing,
     /// The response contains ids of the caller's objects at these JSON paths.
     Ids(&'static [(&'static str, ObjectKind)]),
-    /// A list of the account's objects, which is reduced to the caller's objects.
+    /// The response lists the account's objects. The gateway reduces the list to the caller's
+    /// objects.
     List(ObjectList),
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct ObjectList {
     pub(crate) id: &'static str,
     pub(crate) kind: ObjectKind,
     /// The query parameter that continues the list after an id; `None` if the provider returns a
-    /// token.
+    /// page token.
     pub(crate) cursor: Option<&'static str>,
     /// Ids of other objects inside each object.
     pub(crate) inner: &'static [(&'static str, ObjectKind)],
