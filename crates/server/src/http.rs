@@ -38,7 +38,7 @@ pub struct Server {
 
 impl Server {
     /// Combines a gateway with the agent API. The gateway redacts its call records with the agent
-    /// API's policy, unless it has its own policy.
+    /// API's policy, unless the gateway has its own policy.
     pub fn new(mut gateway: Gateway, agents: Option<Arc<AgentApi>>) -> Self {
         if let Some(agents) = &agents {
             gateway.redaction = gateway.redaction.or_else(|| agents.policy.clone());
@@ -124,7 +124,7 @@ async fn serve_agent_api(
     handle_agent_request(gateway, &agents, caller, found, body).await.into_response()
 }
 
-/// Returns the path and query of a request, without a key in the query.
+/// Returns the path and query of a request, with any key removed from the query.
 fn target_of(request: &HttpRequest) -> Name {
     without_key(request.uri().path_and_query().map_or("/", |target| target.as_str()))
 }

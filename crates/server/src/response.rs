@@ -63,8 +63,8 @@ impl GatewayResponse {
     }
 }
 
-/// The error of a stream that ended early. It closes the client's connection, so the client does
-/// not mistake a partial response for a complete one.
+/// The error of a stream that ended early. The error closes the client's connection, so the client
+/// does not mistake a partial response for a complete one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct StreamAborted(pub(crate) String);

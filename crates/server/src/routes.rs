@@ -291,7 +291,7 @@ pub fn dialect_routes() -> impl Iterator<Item = DialectRoute> {
     })
 }
 
-/// A route that matches a request, with the ids and query of the target.
+/// The operation that matches a request, with the ids from the path and the parsed query.
 #[derive(Debug)]
 pub(crate) struct RouteMatch {
     pub(crate) op: Op,
@@ -364,7 +364,7 @@ mod tests {
     use crate::sync::lock;
     use crate::url::decode_segment;
 
-    /// Returns the route of a request, as the router finds it.
+    /// Sends a request through a router and returns the route that was found.
     async fn route(method: &str, target: &str) -> Option<RouteMatch> {
         let found = Arc::new(Mutex::new(None));
         let mut router = add_paths(Router::new(), |path| {

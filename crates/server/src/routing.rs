@@ -11,7 +11,8 @@ pub trait ModelRouter: Send + Sync {
     /// lists the alternatives.
     fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String>;
 
-    /// Returns the endpoint that serves all other requests on a wire, such as files and batches.
+    /// Returns the endpoint that serves requests without a model on a wire, such as files and
+    /// batches.
     fn of_wire(&self, wire: &Wire) -> Option<RouteTarget>;
 
     /// Lists the model names that clients can request.

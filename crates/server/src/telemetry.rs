@@ -116,7 +116,7 @@ pub struct Telemetry {
     pub(crate) limits: Limits,
     /// The queue to the telemetry task, which reports cancelled calls.
     reports: OnceLock<UnboundedSender<CallReport>>,
-    /// Limits concurrent responses; each takes one unit.
+    /// Limits concurrent responses; each response takes one unit.
     slots: Arc<FairPool>,
     /// Limits the estimated memory of all requests; one unit is one byte.
     memory: Arc<FairPool>,
@@ -170,8 +170,8 @@ impl Telemetry {
         self
     }
 
-    /// Admits a call, unless its key exceeds its rate limit or the gateway is full. When all slots
-    /// are taken, a tenant below its fair share waits for the next free slot.
+    /// Admits a call, unless the caller's key exceeds its rate limit or the gateway is full. When
+    /// all slots are taken, a tenant below its fair share waits for the next free slot.
     pub(crate) async fn begin_request(
         self: &Arc<Self>,
         caller: &Caller,

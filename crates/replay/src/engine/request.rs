@@ -85,8 +85,8 @@ impl Replay {
         }
     }
 
-    /// Captures a response that the program decoded with the request's
-    /// [context](RestoredRequest::context), for example while it relayed the stream.
+    /// Captures a response that the caller has already decoded with the request's
+    /// [context](RestoredRequest::context), for example while relaying the stream.
     pub async fn capture_reply(
         &self,
         request: &RestoredRequest,

@@ -115,7 +115,7 @@ async fn find_turns(
     Ok(TurnMatches { conversation, patches, owners, findings, candidates })
 }
 
-/// Findings and Fates for removed Thoughts that the client had sent as text.
+/// Findings and Fates for Thoughts that the client had sent as text and that were removed.
 #[derive(Default)]
 struct RemovedThoughts {
     findings: Vec<Finding>,
@@ -267,7 +267,8 @@ impl TurnSearch<'_> {
         self.by_chain(turn, items).await
     }
 
-    /// Whether the client's Claims and ids identify a turn other than the ancestor.
+    /// Returns whether the client's Claims or ids identify a turn other than the parent of the last
+    /// matched turn.
     async fn names_another_turn(
         &mut self,
         items: &[Item],
@@ -304,8 +305,8 @@ impl TurnSearch<'_> {
         nodes
     }
 
-    /// Matches the ancestor if it was captured at the same position in the conversation. The
-    /// position matters, because equal texts can occur several times.
+    /// Matches the parent of the last matched turn, if it was captured at the same position in the
+    /// conversation. The position matters, because equal texts can occur several times.
     async fn by_ancestry(
         &mut self,
         turn: &ChainTurn,
@@ -354,8 +355,8 @@ impl TurnSearch<'_> {
         self.accept(stored, Evidence::Claim, turn, items, fits).await
     }
 
-    /// Returns the chain keys of a turn. The first key prefers a turn from the Call's target over
-    /// other turns with the same visible content.
+    /// Returns the chain keys of a turn. The first key matches only turns from the provider of the
+    /// Call's target; the second key matches turns from any provider.
     fn chain_keys(&self, turn: &ChainTurn) -> Vec<VaultKey> {
         let keys = turn.digest.map(|digest| [chain::provider_digest(&digest, self.maker), digest]);
         keys.into_iter().flatten().map(VaultKey::Chain).collect()

@@ -66,7 +66,7 @@ pub(crate) struct RunPool {
 #[derive(Default)]
 struct ActiveRuns {
     tasks: JoinSet<()>,
-    /// Runs being driven, each with a flag that requests another pass after the current one.
+    /// Runs being driven, each with a flag that requests another pass after the current pass.
     runs: HashMap<(Tenant, LogId), bool>,
     shares: HashMap<Tenant, TenantShare>,
     /// Whether new runs are refused.
@@ -75,7 +75,8 @@ struct ActiveRuns {
 
 /// A tenant's runs in this process.
 struct TenantShare {
-    /// One permit per run that may be driven at once.
+    /// The number of permits is the number of runs that this process may drive at once for the
+    /// tenant.
     turns: Arc<Semaphore>,
     /// Runs that are driven, queued, or about to start.
     runs: usize,

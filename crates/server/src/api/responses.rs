@@ -22,9 +22,9 @@ pub(crate) fn json_response(body: &impl Serialize) -> GatewayResponse {
 /// The sending side of a streamed response.
 pub(crate) type ChunkSender = Sender<Result<Bytes, StreamAborted>>;
 
-/// Returns a response with status 200 whose body a task sends. If the task fails, the connection
-/// breaks, so that the client does not mistake a partial response for a complete one. The task must
-/// end when its client disconnects.
+/// Returns a response with status 200 whose body is sent by a task. If the task fails, the
+/// connection breaks, so that the client does not mistake a partial response for a complete one.
+/// The task must end when its client disconnects.
 pub(crate) fn stream_response<F>(
     headers: [(&str, &str); 2],
     capacity: usize,

@@ -13,7 +13,8 @@ pub(crate) struct RunNote {
     pub(crate) agent: Name,
     pub(crate) tokens: bool,
     pub(crate) background: bool,
-    /// Whether the run comes from a snapshot, so its agent may not exist in this tenant.
+    /// Whether the run was restored from a snapshot. The agent of such a run may not exist in this
+    /// tenant.
     pub(crate) adopted: bool,
     /// The id of the key that started the run.
     pub(crate) key: Option<Name>,

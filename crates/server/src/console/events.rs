@@ -176,8 +176,8 @@ impl EventFeed {
         self.write_event(number, at, &event);
     }
 
-    /// Returns whether pieces of this text are left out, because a configured pattern may match
-    /// across any number of pieces. The event that ends the text contains all of it, redacted.
+    /// Returns whether pieces of this text are not streamed, because a configured pattern may match
+    /// across any number of pieces. The event that ends the text contains the whole text, redacted.
     fn omits_pieces(&self, piece: &TextKey) -> bool {
         let policy = &self.policy;
         let is_thought = &*piece.kind == "thought";

@@ -1,4 +1,4 @@
-//! Selects the headers to forward to a provider, and removes keys from the path.
+//! Selects the headers to forward to a provider, and removes keys from the query string.
 
 use axum::http::HeaderMap;
 use axum::http::header::CONNECTION;

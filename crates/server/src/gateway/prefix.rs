@@ -1,4 +1,4 @@
-//! Handles changes before prefix-bound Seals.
+//! Handles changes in the content before prefix-bound Seals.
 //!
 //! Some models bind a Seal to the exact system prompt, tools and messages before it, and reject the
 //! Seal if any of these change. Clients may change them unintentionally, for example by reordering
@@ -16,7 +16,7 @@ use crate::gateway::prepare::{DecodedRequest, RestoredRequest};
 use crate::routing::RouteTarget;
 use throughline_replay::Conversation;
 
-/// How the gateway handles a change before prefix-bound Seals.
+/// How the gateway handles a change in the content before prefix-bound Seals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrefixPolicy {
     /// If the content is still equal as JSON, send the earlier bytes again; otherwise drop the

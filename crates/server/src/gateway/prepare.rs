@@ -204,8 +204,8 @@ impl Exchange<'_> {
     }
 
     /// Returns the target of a request and the tenant that owns the conversation. A gateway key
-    /// determines the tenant; without one, the caller's own provider key does. If the caller's key
-    /// is sent to the provider, the account is the caller's own.
+    /// determines the tenant; without a gateway key, the caller's own provider key does. If the
+    /// caller's key is sent to the provider, the target's account is the caller's own account.
     pub(crate) fn target(&self, reached: &RouteTarget) -> (Target, Tenant) {
         let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
         let callers = callers.map(|key| self.gateway.replay.claims().caller_tenant(key.reveal()));

@@ -88,8 +88,8 @@ impl Exchange<'_> {
         Ok(Some(ResolvedReferences::new(request, &elements, &resolved)))
     }
 
-    /// Returns whether an unparsed body may contain references or minted ids. The body was built
-    /// from the received request and from stored conversations, which contain no references.
+    /// Returns whether an unparsed body may contain references or minted ids. The body combines the
+    /// received request with stored conversations. Stored conversations contain no references.
     fn may_have_references(&self, body: &Bytes) -> bool {
         let has = |key: &str| memchr::memmem::find(body, key.as_bytes()).is_some();
         has("item_reference")

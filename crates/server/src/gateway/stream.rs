@@ -346,7 +346,7 @@ impl StreamRelay {
         self.writer.is_some() || self.renamer.is_some()
     }
 
-    /// Encodes the reply in the form in which the caller can retrieve it later.
+    /// Encodes the reply as the complete response that the caller can retrieve later.
     fn stored_response(&mut self, reply: &Reply) -> Option<Bytes> {
         let response = match &mut self.writer {
             Some(writer) => self.to.encode_reply(&writer.rewriter.reply(reply.clone())).ok()?,
@@ -401,8 +401,8 @@ fn frame_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Records usage and the length of the received text. If the provider sends no usage, the text
-/// length is billed.
+/// Records usage and the length of the received text. If the provider sends no usage, billing is
+/// based on the text length.
 fn record_usage(scope: &RequestScope, events: &[Event]) {
     let mut record = scope.record();
     for event in events {

@@ -37,7 +37,7 @@ impl Members {
         all
     }
 
-    /// Sets these fields. If a name is repeated, the last value wins.
+    /// Sets these fields. If a field name is repeated, the last value wins.
     pub(crate) fn merge<'t>(&mut self, members: impl Iterator<Item = (Node<'t>, Node<'t>)>) {
         let known = self.0.iter().enumerate();
         let mut positions: HashMap<Name, usize> =
@@ -246,7 +246,7 @@ impl AgentStore<'_> {
         self.store.commit(Batch::new(self.tenant.clone()).append(append)).await.map(drop)
     }
 
-    /// Marks an agent or conversation as deleted. Its history remains until it is forgotten.
+    /// Marks an agent or conversation as deleted. The stored history remains until it is forgotten.
     pub(crate) async fn delete(&self, found: &AgentRecord) -> StoreResult<()> {
         let append =
             Append::new(definition_log(&found.id)).record(id_record(kind::DELETED, &found.id));

@@ -47,9 +47,9 @@ pub(crate) async fn snapshot(request: &ApiRequest<'_>) -> ApiResult {
 
 /// Restores a run from a snapshot as a new run in this store.
 ///
-/// The document is untrusted: the run gets new ids and only its agent's tools, and open tool calls
-/// need approval again. If the agent does not belong to this tenant, every open call needs
-/// approval.
+/// The document is untrusted: the run gets new ids and only its agent's tools. Open tool calls need
+/// approval again if the tool or the agent's rules require it. If the agent does not belong to this
+/// tenant, every open call needs approval.
 pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
     let mut snapshot = Snapshot::parse(&request.body.root().json())?;
     let agent = request.agent_store().agent(&RunNote::parse(&snapshot.casting).agent).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
     runs::run_response(request, &begun.run).await
 }
 
-/// Resumes a run whose process stopped or that has an unprocessed decision.
+/// Resumes a run whose driving process stopped, or a run with an unprocessed decision.
 pub(crate) async fn resume(request: &ApiRequest<'_>) -> ApiResult {
     let known = path_run(request).await?;
     if !request.log(&known.run).await?.as_ref().is_some_and(runs::is_open) {

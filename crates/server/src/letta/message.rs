@@ -285,7 +285,7 @@ fn thought(item: &Item) -> Option<MessageContent> {
     })
 }
 
-/// Returns a message with the signature and empty text, for a Thought whose text was already
+/// Returns a message with empty text and only the signature, for a Thought whose text was already
 /// streamed.
 pub(crate) fn signature_message(stored: &StoredItem) -> Option<LettaMessage> {
     let mut letter = from_item(stored)?;

@@ -51,14 +51,15 @@ impl Paging {
         })
     }
 
-    /// Parses the query for a list with a fixed order, which starts at the beginning by default.
+    /// Parses the query for a list with a fixed order. By default, the list starts at its first
+    /// entry.
     pub(crate) fn parse_fixed_order(query: &Query, limit: usize) -> ApiResult<Self> {
         let is_ascending = query.get("order").is_none_or(|order| &**order == "asc");
         Ok(Self { is_ascending, ..Self::parse(query, limit)? })
     }
 
-    /// Returns whether these Items are certain to contain a full page of the newest messages. More
-    /// Items than the page needs are required, because the first Item may be in the middle of a
+    /// Returns whether these Items are certain to contain a full page of the newest messages.
+    /// Requires more Items than the page needs, because the first Item may be in the middle of a
     /// reply.
     fn may_contain_page(&self, items: &[StoredItem]) -> bool {
         if self.is_ascending || self.before.is_some() {
@@ -180,7 +181,7 @@ impl<'s> MessageList<'s> {
         stored_items(&records)
     }
 
-    /// Finds the Item of a message; `None` if the Thread does not contain it.
+    /// Finds the Item of a message; `None` if the Thread does not contain the message.
     pub(crate) async fn find(&mut self, message: &str) -> StoreResult<Option<StoredItem>> {
         let Some(head) = self.runner.store.log(self.tenant, self.thread).await? else {
             return Ok(None);

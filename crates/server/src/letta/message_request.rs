@@ -15,7 +15,8 @@ pub(crate) struct MessageRequest {
     /// The content parts of one user message.
     pub(crate) parts: Vec<Body>,
     pub(crate) decisions: Vec<Decision>,
-    /// The client's ids for the parts and decisions, which identify retries.
+    /// The ids that the client assigned to the parts and decisions (otids), used to recognise
+    /// retries.
     pub(crate) otids: Vec<Option<Name>>,
     /// The otids that belong to decisions.
     decided: HashSet<Name>,
@@ -26,7 +27,7 @@ pub(crate) struct MessageRequest {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseOptions {
-    /// Whether to stream the response, if the route lets the request decide.
+    /// Whether to stream the response. Routes that always stream ignore this option.
     pub(crate) streaming: Option<bool>,
     /// Whether to stream deltas as the model writes them.
     pub(crate) tokens: bool,
@@ -39,15 +40,15 @@ pub(crate) struct ResponseOptions {
 /// A decision about a pending tool call.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Approves or rejects the call, or all pending calls if none is named.
+    /// Approves or rejects the named call, or all pending calls if no call is named.
     Approval { call: Option<Name>, approve: bool, reason: Option<Name> },
     /// The result of a tool that the client ran.
     Return { call: Name, parts: Vec<Part>, is_error: bool },
 }
 
 impl Decision {
-    /// Returns the id of the tool call that the decision names; `None` if it applies to all pending
-    /// calls.
+    /// Returns the id of the tool call that the decision names; `None` if the decision applies to
+    /// all pending calls.
     pub(crate) fn call(&self) -> Option<&Name> {
         match self {
             Self::Approval { call, .. } => call.as_ref(),

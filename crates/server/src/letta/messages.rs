@@ -78,8 +78,8 @@ impl ApiRequest<'_> {
         self.conversation(&id).await
     }
 
-    /// Returns whether the agent and the conversation of a run still exist. Deleting either hides
-    /// its runs.
+    /// Returns whether the agent and the conversation of a run still exist. Runs of a deleted agent
+    /// or conversation are hidden.
     pub(crate) async fn is_visible(&self, casting: &RunSpec, thread: &LogId) -> ApiResult<bool> {
         let note = RunNote::parse(casting);
         if note.adopted || !RunNote::is_present(casting) {

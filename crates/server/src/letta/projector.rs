@@ -83,7 +83,8 @@ pub(crate) struct EventOutput {
 }
 
 impl<'s> Projector<'s> {
-    /// Creates a converter. `tokens` includes deltas, and `users` includes user messages.
+    /// Creates a converter. If `tokens` is set, deltas produce partial messages. If `users` is set,
+    /// user messages are included.
     pub(crate) fn new(store: &'s dyn Store, known: RunContext, tokens: bool, users: bool) -> Self {
         let (tenant, thread) = (known.tenant.clone(), known.thread.clone());
         let reader = ItemReader::new(store, tenant, thread, known.from);
@@ -270,7 +271,7 @@ impl<'s> Projector<'s> {
         Ok(Vec::from_iter(letter.map(|letter| named(letter, &stored.item, &self.known.note))))
     }
 
-    /// Returns the messages for texts outside any turn, which replace a missing model reply.
+    /// Returns the messages for texts outside any turn. Such a text replaces a missing model reply.
     async fn replacement_texts(&mut self) -> StoreResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         for id in std::mem::take(&mut self.loose) {

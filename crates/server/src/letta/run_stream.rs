@@ -35,7 +35,7 @@ pub(crate) struct StreamPosition {
 enum FollowStep {
     /// A message and its sequence number.
     Letter(LettaMessage, u64),
-    /// Nothing happened within the given time.
+    /// No message arrived within the time limit.
     Quiet,
     /// The run produces no more messages until it receives input. Contains Letta's stop reason.
     Stop(&'static str),
@@ -52,7 +52,7 @@ struct RunFollower<'s> {
     produced: u64,
     ready: VecDeque<(LettaMessage, u64)>,
     stop: Option<&'static str>,
-    /// A stop that the reader has already received, with the number of its event.
+    /// A stop that the reader has already received, with the number of the event that caused it.
     known_stop: Option<(u64, &'static str)>,
 }
 

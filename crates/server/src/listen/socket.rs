@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Number of bytes to wait for. They identify the protocol, and no request is shorter.
+/// Number of bytes that a client must send before the first deadline. This is the length of the
+/// HTTP/2 preface, and no valid HTTP/1.1 request is shorter.
 const PREFACE_BYTES: usize = 24;
 
 /// A TCP connection with timeouts.

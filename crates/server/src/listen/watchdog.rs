@@ -60,7 +60,7 @@ impl Watchdog {
         Ok((Self { shared, thread: Some(thread) }, handed))
     }
 
-    /// Returns a future that sends ticks to the thread for as long as it is polled.
+    /// Returns a future that sends ticks to the thread for as long as the future is polled.
     pub(super) fn ticks(&self) -> impl Future<Output = ()> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move {

@@ -23,8 +23,8 @@ const TURN: usize = 256 << 10;
 const REST: Duration = Duration::from_millis(2);
 
 /// Receives the complete body within `patience`, plus the time that the received bytes take at the
-/// minimum transfer rate. If the body is too large, the rest is still read for that time and
-/// discarded. Many clients send the whole body before they read a response.
+/// minimum transfer rate. If the body is too large, the rest is read and discarded for up to
+/// `patience`. Many clients read the response only after they have sent the whole body.
 pub(crate) async fn read_body(
     body: Body,
     limit: usize,

@@ -5,8 +5,8 @@
 //!
 //! - If callers have keys, no tenant can take the last eighth of the pool.
 //! - When the pool is full, callers wait for a limited time. Units that become free go to the
-//!   waiting tenant that holds the fewest. A pool may also [refuse](OverSharePolicy::Refuse) a
-//!   caller immediately if its tenant already has an equal share. An equal share is the pool size
+//!   waiting tenant that holds the fewest units. A pool may also [refuse](OverSharePolicy::Refuse)
+//!   a caller immediately if its tenant already has an equal share. An equal share is the pool size
 //!   divided by the number of tenants that hold or wait for units.
 
 use std::collections::{HashMap, VecDeque};
@@ -83,8 +83,8 @@ impl FairPool {
     }
 
     /// Takes units, waiting for up to `patience`. A request for more units than one tenant may hold
-    /// takes that maximum. `is_shared` is set if there may be other tenants, because callers have
-    /// keys.
+    /// takes that maximum. `is_shared` is set if the caller has a key, because other tenants may
+    /// then use the pool too.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -147,8 +147,8 @@ impl FairPool {
         PoolPermit { pool: Arc::clone(self), tenant: tenant.clone(), amount }
     }
 
-    /// Gives free units to the waiting tenants that hold the fewest, and removes callers that gave
-    /// up.
+    /// Gives free units to the waiting tenants that hold the fewest units, and removes callers that
+    /// stopped waiting.
     fn grant_waiting(self: &Arc<Self>) {
         let mut state = self.state();
         let mut waiting = 0;
@@ -192,9 +192,9 @@ impl FairPool {
 }
 
 impl PoolState {
-    /// Returns the next waiting tenant and the number of units its first caller waits for. The next
-    /// tenant holds the fewest units of those that may hold more. Ties go to the tenant whose last
-    /// grant is oldest.
+    /// Returns the next waiting tenant and the number of units its first caller waits for. Skips
+    /// tenants that would exceed their maximum, and selects the tenant that holds the fewest units.
+    /// Ties go to the tenant whose last grant is oldest.
     fn next_waiting(&self) -> Option<(Tenant, u64)> {
         let waiting = self.tenants.iter().filter_map(|(tenant, usage)| {
             let Waiter { amount, most, .. } = usage.waiting.front()?;

@@ -14,8 +14,8 @@ use crate::telemetry::fair_pool::{FairPool, PoolPermit};
 /// during conversion.
 const COPIES: u64 = 4;
 
-/// Memory per JSON value in bytes, in addition to its text, for its index entry and its decoded
-/// form.
+/// Memory in bytes for the index entry and the decoded form of one JSON value, in addition to the
+/// value's text.
 const BYTES_PER_ENTRY: u64 = 64;
 
 /// The memory reserved for one request.
@@ -25,7 +25,7 @@ pub(crate) struct MemoryReservation {
     is_shared: bool,
     patience: Duration,
     share: Option<PoolPermit>,
-    /// Number of bytes of the text that have arrived so far.
+    /// Number of bytes of the request text that have arrived so far.
     length: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Keeps the usage ledger.
+//! Keeps the usage ledger, which all nodes share.
 //!
 //! A call's usage is added in memory immediately. About once a second, each node appends its new
 //! usage to a log that all nodes share, and reads what the other nodes appended. Budgets therefore
@@ -118,7 +118,7 @@ impl Meter {
         lock(&self.minutes).entry(key.clone()).or_default().count(most, Instant::now())
     }
 
-    /// Reads the usage from before this node started, unless this was already done.
+    /// Reads the usage that was recorded before this node started, unless it has already been read.
     pub(super) async fn read_once(&self) -> StoreResult<()> {
         if lock(&self.book).seen.is_some() {
             return Ok(());
@@ -161,7 +161,8 @@ impl Meter {
         book.flying.clone()
     }
 
-    /// Reads new records of the log. After a successful append, the batch is no longer in flight.
+    /// Reads new records of the log. If `has_landed` is set, the append succeeded and the batch is
+    /// no longer in flight.
     async fn read(&self, has_landed: bool) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let mut fresh = UsageRows::new();
@@ -201,8 +202,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Writes a checkpoint of the totals if the last checkpoint is old and no other node has
-    /// written since.
+    /// Writes a checkpoint of the totals if the last checkpoint is old enough. Skips the write if
+    /// another node has appended records that the totals do not include.
     async fn write_checkpoint(&self) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let (sums, read_up_to) = {

@@ -42,7 +42,7 @@ pub(crate) struct ObjectList {
     /// The query parameter that continues the list after an id; `None` if the provider returns a
     /// page token.
     pub(crate) cursor: Option<&'static str>,
-    /// Ids of other objects inside each object.
+    /// JSON paths of the ids of other objects inside each listed object.
     pub(crate) inner: &'static [(&'static str, ObjectKind)],
 }
 
