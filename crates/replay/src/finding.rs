@@ -5,7 +5,7 @@ use throughline_core::{ElisionReason, ItemId};
 /// A problem with one turn in a request, reported to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The affected Item, or the first Item of the turn.
+    /// The affected Item; for a problem with a whole turn, the first Item of the turn.
     pub item: ItemId,
     /// What is wrong with the Item or turn.
     pub problem: RestoreIssue,

@@ -7,7 +7,7 @@
 //!
 //! # Capture
 //! Each reply becomes a Vault turn, which consists of the Items as received, a link to the previous
-//! turn, and lookup keys. The keys are the turn's id, which a [Claim](Claims) contains, the
+//! turn, and lookup keys. The keys are the turn's id (contained in a [Claim](Claims)), the
 //! provider's ids and Seals, and the [`Chain`] of the visible conversation. Truncated replies are
 //! not captured.
 //!

@@ -277,7 +277,8 @@ const DIALECT_ROUTES: &[(&str, &str, &str, &str)] = &[
     ("gemini", "GET", "/v1beta/models/{model}", "Return a model in Gemini's format."),
 ];
 
-/// Returns all routes of the dialects: those that the gateway serves, then those that it forwards.
+/// Returns all routes of the dialects: the routes that the gateway serves, then the routes that it
+/// forwards.
 pub fn dialect_routes() -> impl Iterator<Item = DialectRoute> {
     let served = DIALECT_ROUTES.iter().copied();
     let forwarded = object_routes().map(|(dialect, method, path)| {

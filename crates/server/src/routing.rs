@@ -11,8 +11,8 @@ pub trait ModelRouter: Send + Sync {
     /// lists the alternatives.
     fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String>;
 
-    /// Returns the endpoint that serves requests without a model on a wire, such as files and
-    /// batches.
+    /// Returns the endpoint for requests on a wire that name no known model, such as requests for
+    /// files and batches.
     fn of_wire(&self, wire: &Wire) -> Option<RouteTarget>;
 
     /// Lists the model names that clients can request.

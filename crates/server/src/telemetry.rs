@@ -1,9 +1,9 @@
 //! Measures, logs and limits all requests to the gateway.
 //!
 //! A [`RequestScope`] records the facts of one call, from its arrival to the last byte of its
-//! response. When the call ends, the last task counts it in the [`Metrics`], writes one line to the
-//! [`Log`], and adds its usage to the [`Meter`]. If that task is cancelled, for example because the
-//! client disconnects, its destructor only sends the facts to the telemetry task.
+//! response. The task that ends the call counts the call in the [`Metrics`], writes one line to the
+//! [`Log`], and adds the usage to the [`Meter`]. If that task is cancelled, for example because the
+//! client disconnects, the scope's destructor sends the facts to the telemetry task instead.
 //!
 //! | file | contents |
 //! |---|---|
@@ -202,7 +202,8 @@ impl Telemetry {
         MemoryReservation::new(&self.memory, caller, self.limits.queue)
     }
 
-    /// Counts and logs a request that was not admitted, with the reason if it is a server error.
+    /// Counts and logs a request that was not admitted. The log line contains the reason only for
+    /// server errors.
     pub(crate) fn record_rejection(&self, dialect: &Wire, problem: &GatewayError) {
         self.metrics.count_refusal(dialect, problem.status);
         let is_failure = problem.status >= 500;
@@ -237,8 +238,8 @@ impl Telemetry {
         self.save_usage().await;
     }
 
-    /// Saves the usage. The first of several consecutive failures is logged, and the next call
-    /// retries.
+    /// Saves the usage. Of several consecutive failures, only the first is logged. Unsaved usage
+    /// stays in memory until a later call succeeds.
     pub(crate) async fn save_usage(&self) {
         // Check whether writes succeed again, even without a request to `/readyz`.
         self.test_writes().await.ok();

@@ -16,7 +16,7 @@ use crate::finding::Finding;
 pub struct RestoredRequest {
     /// The request to send, with the Fate of every Item and Seal.
     pub encoded: EncodedRequest,
-    /// Alterations by the client, and turns that can no longer be restored.
+    /// The client's alterations, and the turns that can no longer be restored.
     pub findings: Vec<Finding>,
     /// The context for decoding the response.
     pub context: DecodeContext,

@@ -70,7 +70,7 @@ struct TurnMatches {
     candidates: HashMap<usize, Arc<Captured>>,
 }
 
-/// Finds the captured turn for each turn in a request, and decides how to use it.
+/// Finds the captured turn for each turn in a request, and decides how to use the captured turn.
 async fn find_turns(
     replay: &Replay,
     (tenant, end_user): (&Tenant, Option<&str>),
@@ -382,8 +382,8 @@ impl TurnSearch<'_> {
         Ok(keys.iter().filter_map(|key| self.vault.result(key)).collect())
     }
 
-    /// Returns the turn that the client's ids and Seals identify; `None` if they identify different
-    /// turns.
+    /// Returns the turn that the client's ids and Seals identify; `None` if they identify no turn
+    /// or several turns.
     async fn turn_of_ids(&mut self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
         let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
         let found = self.find(&keys).await?;

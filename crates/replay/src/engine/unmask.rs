@@ -177,8 +177,8 @@ fn may_hold(items: &[Item]) -> bool {
     texts().any(|text| tagged(text).is_some()) || (2..=MAX_TEXTS).contains(&texts().count())
 }
 
-/// Looks up a turn by the chain it would have without its tagged texts, or without one of its
-/// texts.
+/// Looks up a turn by the chain key that the turn would have without its tagged texts, or without
+/// one of its texts.
 async fn by_chain(
     vault: &mut VaultSearch<'_>,
     chain: &Chain,

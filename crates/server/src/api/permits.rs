@@ -23,7 +23,7 @@ use crate::access::{Admission, Keyring};
 use crate::routing::ModelRouter;
 use crate::telemetry::Telemetry;
 
-/// Delay before the keys are read again after the store failed.
+/// Delay before the keys are read again after a store error.
 const STORE_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The keys, prices and usage that the gateway manages.

@@ -290,7 +290,7 @@ async fn gateway_calls(
     Ok(called)
 }
 
-/// Returns what a gateway call did with each sealed Item that earlier calls returned.
+/// Returns the Fate that each sealed Item of an earlier call had in this gateway call.
 ///
 /// A restored Item is listed in the report by its own id. Any other Item is recognised by its Seal.
 /// The Item was kept if the sent request contains the Seal. The Item was left out if the client

@@ -59,7 +59,7 @@ fn row(head: &LogHead, kind: &str, title: Option<&str>) -> Json {
     }
 }
 
-/// Builds a Thread's title from its first words.
+/// Builds a Thread's title from the first words of the first message that contains text.
 async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<String>> {
     let shorten = |text: &str| first_words(&request.policy().redact_text(text), 140);
     if let Some(question) = calls::first_question(request, &head.log).await? {

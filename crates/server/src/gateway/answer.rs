@@ -1,4 +1,5 @@
-//! Returns the response to a call: captures the reply and encodes it in the caller's dialect.
+//! Handles the provider's response to a call: captures the reply, and returns it in the caller's
+//! dialect.
 
 use std::sync::Arc;
 

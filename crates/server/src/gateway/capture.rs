@@ -23,7 +23,7 @@ pub(crate) struct CaptureHandle {
     /// The conversation that the reply continues; `None` if nothing is stored. [`Self::capture`]
     /// takes the value.
     pub(crate) conversation: Option<Conversation>,
-    /// Digest of the prefix before the reply, as it was sent.
+    /// Digest of the prefix of the sent request, if the model binds its Seals to the prefix.
     pub(crate) prefix: Option<Digest>,
     /// How long the gateway may delay the end of a response to wait for the capture.
     pub(crate) longest: Duration,

@@ -19,7 +19,8 @@ const MAX_INFLATED: usize = LARGEST_ANSWER;
 /// The buffer size of the Brotli decoder.
 const STEP: usize = 4096;
 
-/// Narrows an `accept-encoding` header to the supported encodings; `None` if none is left.
+/// Narrows an `accept-encoding` header to the supported encodings; `None` if no supported encoding
+/// is left.
 pub(crate) fn narrow_accept_encoding(accepted: &str) -> Option<Name> {
     let all = accepted.split(',').map(str::trim);
     let rest: Vec<&str> = all.filter(|coding| is_supported(coding)).collect();

@@ -57,7 +57,7 @@ impl<'g> Exchange<'g> {
         Self { gateway, caller, wire, scope, body, model, end_user }
     }
 
-    /// Calls a model, and records the call even if it fails.
+    /// Calls a model. The call is recorded even if it fails.
     pub(crate) async fn call(&self, request: Request) -> GatewayResult {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;

@@ -391,7 +391,8 @@ impl Exchange<'_> {
         Err(GatewayError::new(503, message))
     }
 
-    /// Rewrites an upload URL to this gateway, so that the gateway sees the id of the file.
+    /// Rewrites a provider's upload URL to point to this gateway, so that the gateway can record
+    /// the id of the uploaded file.
     fn gateway_url(&self, url: &str) -> Option<Name> {
         let (_, rest) = url.split_once("://")?;
         let path = rest.find('/').and_then(|at| rest.get(at..))?;

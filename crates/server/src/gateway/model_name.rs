@@ -10,7 +10,8 @@ use throughline_codec::{Frame, FrameWriter, Framer, Framing};
 use throughline_core::Wire;
 use throughline_json::{self as json, Name, Node, Tree};
 
-/// The name that a client of one dialect sees for a model.
+/// The model name that a client expects in responses, and the wire that determines the name's
+/// position.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelName {
     wire: Wire,

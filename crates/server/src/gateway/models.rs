@@ -33,7 +33,7 @@ pub(crate) fn list(gateway: &Gateway, caller: &Caller, wire: &Wire) -> GatewayRe
     GatewayResponse::json(200, &list)
 }
 
-/// Returns one model by name. Returns 404 if it does not exist or the caller may not use it.
+/// Returns one model by name. Returns 404 if the model does not exist or the caller may not use it.
 pub(crate) fn one(gateway: &Gateway, caller: &Caller, wire: &Wire, name: &str) -> GatewayResult {
     if names(gateway, caller).iter().any(|known| **known == *name) {
         return Ok(GatewayResponse::json(200, &model(wire, name)));

@@ -138,7 +138,7 @@ struct StreamRelay {
     from: &'static dyn Codec,
     context: DecodeContext,
     shape: BodyShape,
-    /// Whether empty lines end frames, so that only the last frame needs to be held back.
+    /// Whether empty lines end frames. If so, only the last frame needs to be held back.
     has_frames: bool,
     to: &'static dyn Codec,
     writer: Option<ReplyWriter>,
@@ -341,7 +341,7 @@ impl StreamRelay {
         Err(NO_REPLY)
     }
 
-    /// Returns whether the caller receives bytes that differ from the provider's.
+    /// Returns whether the bytes sent to the caller differ from the provider's bytes.
     fn is_rewritten(&self) -> bool {
         self.writer.is_some() || self.renamer.is_some()
     }

@@ -217,7 +217,7 @@ pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// Returns the number of messages in the model's context, which is 0 before the first run.
+/// Returns the number of messages in the model's context; 0 before the first run.
 async fn count_context_messages(request: &ApiRequest<'_>, thread: &LogId) -> ApiResult<u64> {
     let Some(head) = request.newest_run(thread).await? else { return Ok(0) };
     let state = request.state(&head.log).await?;

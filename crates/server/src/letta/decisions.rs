@@ -172,7 +172,7 @@ fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
 }
 
 /// Returns the id of the message that requests the pending decisions. One message lists all tool
-/// calls of a model reply, so its id is that of the first call that needs a decision.
+/// calls of a model reply. The message has the id of the first call that needs a decision.
 pub(crate) fn request_id(state: &State) -> Name {
     let waiting = |id: &Name| {
         let calls = state.progress.calls.iter();

@@ -268,7 +268,8 @@ pub(crate) fn from_item(stored: &StoredItem) -> Option<LettaMessage> {
     Some(letter)
 }
 
-/// Converts a Thought to a readable or hidden reasoning message, as document 002 specifies.
+/// Converts a Thought to a readable or hidden reasoning message, as specification document 002
+/// defines.
 fn thought(item: &Item) -> Option<MessageContent> {
     Some(match LettaReasoning::from_item(item)? {
         LettaReasoning::Shown(message) => MessageContent::ReasoningMessage {
@@ -309,7 +310,7 @@ pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> Le
 }
 
 /// Returns the messages for the tool calls of one model reply: the calls that run immediately, then
-/// a request to decide the others.
+/// a message that requests decisions on the other calls.
 pub(crate) fn call_messages<'i>(
     items: &(impl Iterator<Item = &'i StoredItem> + Clone),
     needs_decision: impl Fn(&ToolCall) -> bool,

@@ -347,7 +347,7 @@ pub(crate) async fn cancel(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&ended))
 }
 
-/// Cancels the newest run of a Thread, if it is active.
+/// Cancels the newest run of a Thread, if that run is active.
 pub(crate) async fn cancel_active_run(request: &ApiRequest<'_>, thread: &LogId) -> ApiResult<()> {
     if let Some(head) = request.newest_run(thread).await?.filter(runs::is_open) {
         cancel_run(request, &head.log).await;

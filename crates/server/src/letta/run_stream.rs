@@ -1,4 +1,4 @@
-//! Follows a run as server-sent events, or collects its messages until it stops.
+//! Streams a run as server-sent events, or collects the run's messages until the run stops.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ pub(crate) struct WholeAnswer {
 }
 
 impl AgentApi {
-    /// Streams the run as server-sent events until it stops.
+    /// Streams the run as server-sent events until the run stops.
     pub(crate) fn stream(&self, options: RunStreamOptions) -> GatewayResponse {
         let (runner, drives, ping) = (self.runner.clone(), Arc::clone(&self.drives), self.ping);
         let policy = self.policy.clone();
@@ -166,7 +166,7 @@ impl AgentApi {
         })
     }
 
-    /// Collects the messages, stop reason and usage of the run until it stops.
+    /// Collects the messages, stop reason and usage of the run until the run stops.
     pub(crate) async fn collect_answer(&self, options: RunStreamOptions) -> ApiResult<WholeAnswer> {
         let options = options.with_policy(self.policy.as_deref());
         let (tenant, run) = (options.known.tenant.clone(), options.known.run.clone());

@@ -1,5 +1,6 @@
-//! Query parameters and body fields of the routes, for the `OpenAPI` document. Handlers parse their
-//! own parameters, because most handlers ignore values of the wrong type.
+//! Query parameters and body fields of the routes. The tables only document the parameters in the
+//! `OpenAPI` document. Handlers parse parameters themselves, because most handlers ignore values of
+//! the wrong type.
 
 /// The name, JSON type and description of a parameter or field.
 pub(crate) type ParameterSpec = (&'static str, &'static str, &'static str);

@@ -1,7 +1,7 @@
 //! A pool of units that tenants share fairly, so that no tenant can exclude the others.
 //!
-//! Free units go to the first request, so that one busy tenant can use nearly all of an otherwise
-//! idle gateway. Two rules protect the other tenants:
+//! Free units are granted first come, first served, so that one busy tenant can use nearly all of
+//! an otherwise idle gateway. Two rules protect the other tenants:
 //!
 //! - If callers have keys, no tenant can take the last eighth of the pool.
 //! - When the pool is full, callers wait for a limited time. Units that become free go to the
@@ -69,7 +69,7 @@ pub(crate) struct PoolPermit {
     amount: u64,
 }
 
-/// The pool refused units to a tenant, or the tenant waited for them too long.
+/// The pool refused units to a tenant, or the tenant waited too long for units.
 #[derive(Debug)]
 pub(crate) struct PoolExhausted;
 

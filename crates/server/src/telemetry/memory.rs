@@ -30,7 +30,7 @@ pub(crate) struct MemoryReservation {
 }
 
 impl MemoryReservation {
-    /// Creates an empty reservation for a request of the caller.
+    /// Creates an empty reservation for a request from the caller.
     pub(super) fn new(pool: &Arc<FairPool>, caller: &Caller, patience: Duration) -> Self {
         let (tenant, is_shared) = (caller.tenant.clone(), caller.admission.is_key());
         Self { pool: Arc::clone(pool), tenant, is_shared, patience, share: None, length: 0 }
