@@ -1,10 +1,10 @@
 //! Ids of objects that providers store for their callers, and the Vault keys that record the
 //! owners.
 //!
-//! Many tenants may share one provider account, and the provider cannot distinguish them. The
-//! engine therefore records every object id that a tenant receives, as a Vault key. A captured turn
-//! includes the keys for the ids in its reply, so a call needs no further write. Every other id is
-//! recorded in the tenant's log [`LOG`].
+//! Many tenants may share one provider account, and the provider cannot distinguish the tenants.
+//! The engine therefore records every object id that a tenant receives, as a Vault key. A captured
+//! turn includes the keys for the ids in its reply, so these ids need no further write. Every other
+//! id is recorded in the tenant's log [`LOG`].
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -262,7 +262,7 @@ pub fn bare_name(name: &str) -> Name {
     Name::from(name.rsplit('/').next().unwrap_or(name))
 }
 
-/// Returns the text of a node; `None` unless it is a non-empty string.
+/// Returns the text of a node; `None` unless the node is a non-empty string.
 pub fn text_of(node: Node<'_>) -> Option<Name> {
     node.name().filter(|text| !text.is_empty())
 }

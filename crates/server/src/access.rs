@@ -1,7 +1,7 @@
 //! Controls which callers may use the gateway.
 //!
-//! If keys exist, a caller needs one. Without keys, the gateway serves only this machine. A local
-//! browser may show pages from other sites, so requests with a foreign `Host` or `Origin` are
+//! If keys exist, every caller needs a key. Without keys, the gateway serves only this machine. A
+//! local browser may show pages from other sites, so requests with a foreign `Host` or `Origin` are
 //! refused. A page that changes data must send a token, which only the gateway's own pages can
 //! read.
 
@@ -150,7 +150,8 @@ pub(crate) fn is_known_host(
     is_address || !name.contains('.') || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the scheme and host that the client used; `https` only if a proxy reports it.
+/// Returns the scheme and host that the client used. The scheme is `https` only if a proxy reports
+/// it.
 pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Option<Name> {
     let host = host(headers, authority);
     let proto = headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());

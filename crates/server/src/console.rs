@@ -1,8 +1,8 @@
 //! The console: the page at `/`, and its API under `/v1/throughline/`.
 //!
-//! The API is meant for people: it returns only the data of the caller's tenant, redacts secrets,
-//! and shows the size of a Seal instead of its bytes. `routes.rs` lists the routes, and [`assets`]
-//! contains the page.
+//! The API serves the console's pages: it returns only the data of the caller's tenant, redacts
+//! secrets, and shows the size of a Seal instead of its bytes. `routes.rs` lists the routes, and
+//! [`assets`] contains the page.
 //!
 //! | file | contents |
 //! |---|---|

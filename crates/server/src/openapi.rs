@@ -14,7 +14,7 @@ use throughline_spec::{RunEvent, SmartState};
 use crate::api::ErrorBody;
 use crate::routes::{DialectRoute, Route, dialect_routes, routes};
 
-/// Builds the `OpenAPI` document from the route tables, so it covers every route.
+/// Builds the `OpenAPI` document from the route tables, so that the document covers every route.
 pub fn openapi() -> Json {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schemas = settings

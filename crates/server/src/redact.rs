@@ -5,7 +5,8 @@ use throughline_spec::{RedactionPolicy, ThoughtRedaction};
 
 use crate::response::{GatewayResponse, ResponseBody};
 
-/// Redacts a whole response. Streams are redacted frame by frame where they are produced.
+/// Redacts a complete response. Streamed responses are redacted frame by frame by the handlers that
+/// produce the frames.
 pub(crate) fn redact_response(
     policy: &RedactionPolicy,
     response: GatewayResponse,

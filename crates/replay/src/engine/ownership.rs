@@ -97,8 +97,8 @@ impl Replay {
         Ok(origins.any(|origin| account_of(origin) == account))
     }
 
-    /// Records in memory that the tenant received these objects, for use when the store cannot
-    /// record them. This process then accepts the ids until it restarts or clears the cache.
+    /// Records in memory that the tenant received these objects, because the store cannot record
+    /// them. This process accepts the ids until the process restarts or clears the cache.
     pub fn cache_unrecorded(&self, tenant: &Tenant, account: &str, objects: &[ObjectId]) {
         self.cache_owned(tenant, account, objects);
     }

@@ -142,7 +142,7 @@ impl Splicer {
     }
 }
 
-/// Returns the id, or an unused id derived from it.
+/// Returns the id if it is unused, otherwise an unused id derived from it.
 fn unused(taken: &HashSet<CallId>, id: &CallId, node: &TurnId) -> CallId {
     if taken.contains(id) { CallId::from(format!("{node}_{id}")) } else { id.clone() }
 }

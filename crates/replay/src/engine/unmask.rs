@@ -94,7 +94,8 @@ fn rewritten(item: &Item, text: &str) -> Option<Item> {
     Some(item)
 }
 
-/// Returns the text after its leading tagged Thoughts; `None` if it starts with no tagged Thought.
+/// Returns the part of a text after its leading tagged Thoughts; `None` if the text starts with no
+/// tagged Thought.
 fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Option<&str> {
     let mut rest = text;
     while let Some((inner, after)) = tagged(rest) {

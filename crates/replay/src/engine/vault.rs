@@ -27,7 +27,7 @@ pub(super) struct VaultSearch<'r> {
     era: Option<ErasureEpoch>,
 }
 
-/// The content of a Vault turn, if the caller may use it.
+/// The content of a Vault turn, if the caller may use the turn.
 pub(super) enum LoadedTurn {
     Here(Arc<Captured>),
     Gone(ElisionReason),

@@ -49,7 +49,8 @@ impl ApiError {
         })
     }
 
-    /// Creates a 409 error that names the pending request, which must be decided first.
+    /// Creates a 409 error that names the pending request. The caller must decide that request
+    /// first.
     pub(crate) fn pending_approval(run: &str, request: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "PENDING_APPROVAL", "message": message,

@@ -7,8 +7,8 @@
 //! | `keyModels` | the key may not use the model |
 //! | `keyBudget` | the budget is spent, or is in dollars and the model has no price |
 //!
-//! A model call that exceeds the key's rate limit waits until the rate allows it; the run does not
-//! end.
+//! A model call that exceeds the key's rate limit waits until the limit allows the call; the run
+//! does not end.
 
 use std::sync::Arc;
 use std::time::Duration;

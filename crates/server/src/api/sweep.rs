@@ -1,5 +1,5 @@
-//! Takes over runs whose driving process has stopped, because their clients may never request them
-//! again.
+//! Takes over runs whose driving process has stopped, because the clients of these runs may never
+//! send another request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl RunPool {
         }
     }
 
-    /// Returns whether a run was started through this API and this process has all of its tools.
-    /// Other runs wait for the application that started them.
+    /// Returns whether a run was started through this API and this process has all of the run's
+    /// tools. Any other run waits for the application that started it.
     async fn can_drive(&self, tenant: &Tenant, run: &LogId) -> bool {
         let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return false };
         let has = |name| self.runner.tools.contains_key(name);

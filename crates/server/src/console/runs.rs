@@ -79,7 +79,7 @@ fn put_head(o: &mut Object<'_>, head: &LogHead) {
     o.maybe_string("gone", head.gone.map(|why| why.to_string()).as_deref());
 }
 
-/// Shows one run: its status, its agent, its counts, and how much of its limits it has used.
+/// Shows one run: its status, agent and counts, and the used part of each limit.
 pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let head = request.run_head().await?;
     if head.gone.is_some() {

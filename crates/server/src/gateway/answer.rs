@@ -247,7 +247,7 @@ fn is_content_encoding(name: &str) -> bool {
 }
 
 /// Refuses redirects. Following a redirect would send a key to another host: the provider key if
-/// the gateway follows it, or the caller's key if the client does.
+/// the gateway follows the redirect, or the caller's key if the client follows it.
 pub(crate) fn refuse_redirect(
     answer: &UpstreamResponse,
     reached: &RouteTarget,

@@ -108,7 +108,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns the request whose tokens are counted, and whether it was wrapped in [`WRAPPER_MEMBER`].
+/// Returns the request whose tokens are counted, and whether the client wrapped that request in
+/// [`WRAPPER_MEMBER`].
 fn unwrap_request(request: &Request) -> (Request, bool) {
     let tree = Tree::parse(request.body.clone()).ok();
     let inner = tree.as_ref().and_then(|tree| tree.root().get(WRAPPER_MEMBER)).map(Node::json);
@@ -118,7 +119,7 @@ fn unwrap_request(request: &Request) -> (Request, bool) {
     }
 }
 
-/// Wraps a Gemini request for the counting endpoint, and adds `model` if it is given.
+/// Wraps a Gemini request for the counting endpoint, and sets `model` if a model is given.
 fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
     let Ok(tree) = Tree::parse(body.clone()) else { return body.clone() };
     let wrapped = json::object(|o| {

@@ -27,7 +27,7 @@ use crate::routing::RouteTarget;
 use crate::telemetry::RequestScope;
 use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts};
 
-/// A client request with its caller, wire and parsed body, while the gateway handles it.
+/// A client request that the gateway is handling, with its caller, wire and parsed body.
 pub(crate) struct Exchange<'g> {
     pub(crate) gateway: &'g Gateway,
     pub(crate) caller: Caller,
@@ -35,7 +35,7 @@ pub(crate) struct Exchange<'g> {
     pub(crate) scope: Arc<RequestScope>,
     /// The parsed body as received, if it is JSON.
     pub(crate) body: Option<Tree>,
-    /// The model that the client requests, as the client wrote it.
+    /// The model name exactly as the client sent it.
     pub(crate) model: Option<Name>,
     /// The end user that the client names.
     pub(crate) end_user: Option<Name>,

@@ -272,7 +272,7 @@ impl Exchange<'_> {
         Arc::clone(&self.scope).end_after(body)
     }
 
-    /// Relays a response without changes, after recording the ids in it.
+    /// Relays a response without changes, and records the ids that the response contains.
     async fn relay_with_ids(
         &self,
         reach: &ObjectScope,

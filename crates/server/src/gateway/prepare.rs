@@ -46,7 +46,8 @@ pub(crate) struct RestoredRequest {
     pub(crate) loses_content: bool,
 }
 
-/// The conversation that a request belongs to, and how it was matched.
+/// The conversation that a request belongs to, with the findings of the match and the unaltered
+/// Seals.
 pub(crate) struct ReplayContext {
     pub(crate) conversation: Conversation,
     pub(crate) findings: Vec<Finding>,
@@ -69,7 +70,7 @@ pub(crate) struct PreparedRequest {
 }
 
 impl Exchange<'_> {
-    /// Returns the model that the request names, or an error that explains why there is none.
+    /// Returns the model that the request names; fails if the request names no model.
     pub(crate) fn requested_model(&self, request: &Request) -> GatewayResult<&Name> {
         self.model.as_ref().ok_or_else(|| match Tree::parse(request.body.clone()) {
             Err(error) => GatewayError::new(400, format!("the body is not JSON: {error}")),
@@ -332,8 +333,8 @@ fn loses_content(call: &Call, encoded: &EncodedRequest) -> bool {
     items.any(|item| left_out.get(&item.id).is_some_and(|why| is_lost(item, *why)))
 }
 
-/// Returns whether leaving out an Item loses content. Thoughts go only to their owners, and a
-/// summary replaces the Items it covers.
+/// Returns whether omitting an Item loses content. Another owner's Thoughts and the Items that a
+/// summary covers do not count as lost.
 fn is_lost(item: &Item, why: ElisionReason) -> bool {
     match &item.body {
         Body::Thought(_) => matches!(why, ElisionReason::Altered | ElisionReason::PrefixChanged),
@@ -349,7 +350,7 @@ fn is_lost(item: &Item, why: ElisionReason) -> bool {
     }
 }
 
-/// Returns whether encoding left out a setting that changes the model's behaviour or input.
+/// Returns whether encoding omitted a setting that changes the model's behaviour or input.
 fn loses_setting(warnings: &[Warning]) -> bool {
     warnings.iter().any(|warning| match &*warning.setting {
         "media" | "tool result" | "output" | "reasoning" | "container" => true,

@@ -162,7 +162,7 @@ enum BodyShape {
     Whole(BytesMut),
 }
 
-/// `Ok` while the stream continues, otherwise the reason why it ended.
+/// `Ok` while the stream continues, otherwise the reason why the stream ended.
 type RelayResult = Result<(), &'static str>;
 
 const NO_REPLY: &str = "the response contains no reply";

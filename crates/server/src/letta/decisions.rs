@@ -40,8 +40,8 @@ pub(crate) async fn send(
 /// Maximum number of attempts to drive a run until it has processed its commands.
 const TRIES: u32 = 8;
 
-/// Waits until the run has processed the decisions. The lease holder may have released the run
-/// without reading its inbox, so the run is driven again.
+/// Waits until the run has processed the decisions. Drives the run again if necessary, because the
+/// lease holder may have released the run without reading its inbox.
 async fn wait_until_done(request: &ApiRequest<'_>, run: &LogId, calls: &[&Name]) -> ApiResult<()> {
     let (api, tenant) = (request.api, &request.caller.tenant);
     for _ in 0..TRIES {
@@ -155,7 +155,7 @@ fn approval_command(call: Name, approve: bool, reason: Option<Name>) -> RunComma
     RunCommand::Decide(resolution)
 }
 
-/// Parses a person's answer to a question, which the client sends as a tool result.
+/// Parses a person's answer to a question. The client sends the answer as a tool result.
 fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());

@@ -17,7 +17,7 @@ pub(crate) struct StoredItem {
     pub(crate) at: Timestamp,
 }
 
-/// Reads a Thread forwards and buffers Items until they are requested.
+/// Reads a Thread from start to end, and buffers each Item until it is requested.
 pub(crate) struct ItemReader<'s> {
     store: &'s dyn Store,
     tenant: Tenant,

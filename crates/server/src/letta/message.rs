@@ -397,7 +397,7 @@ pub(crate) fn format_date(at: Timestamp) -> String {
     seconds.strip_suffix('Z').map_or_else(|| seconds.clone(), |bare| format!("{bare}+00:00"))
 }
 
-/// Returns the id of the run that produced an Item, which is the prefix of the Item's id.
+/// Returns the id of the run that produced an Item. The run's id is the prefix of the Item's id.
 pub(crate) fn run_of(id: &str) -> Option<Name> {
     id.rsplit_once('.').map(|(run, _)| Name::from(run))
 }

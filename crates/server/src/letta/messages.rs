@@ -1,4 +1,4 @@
-//! Handlers that send messages to an agent and list them.
+//! Handlers that send messages to an agent, and handlers that list messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -37,7 +37,8 @@ enum FollowStep {
     Letter(LettaMessage, u64),
     /// No message arrived within the time limit.
     Quiet,
-    /// The run produces no more messages until it receives input. Contains Letta's stop reason.
+    /// The run stopped with this Letta stop reason. It produces no more messages until it receives
+    /// input.
     Stop(&'static str),
 }
 

@@ -36,7 +36,7 @@ pub trait Log: Send + Sync {
     /// Returns whether lines of this level are written.
     fn wants(&self, level: Level) -> bool;
 
-    /// Writes a line, which is a JSON object. Implementations may add the time and the level.
+    /// Writes a log line, given as a JSON object. Implementations may add the time and the level.
     fn write(&self, level: Level, line: &Json);
 }
 

@@ -10,8 +10,8 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, PoolPermit};
 
-/// Number of copies of its text that a request holds: as received, as sent, as stored, and one
-/// during conversion.
+/// Number of copies of the request text in memory: as received, as sent, as stored, and one during
+/// conversion.
 const COPIES: u64 = 4;
 
 /// Memory in bytes for the index entry and the decoded form of one JSON value, in addition to the

@@ -5,8 +5,8 @@
 //! survive restarts, and apply across nodes with a delay of about one second.
 //!
 //! The known usage is the sum of three parts: usage read from the log, usage being appended, and
-//! usage not yet appended. Each append has a name, so a retry after a lost acknowledgement is not
-//! written twice.
+//! usage not yet appended. Each append has a unique name, so a retry after a lost acknowledgement
+//! does not write the usage twice.
 
 use std::collections::HashMap;
 use std::mem;
@@ -77,7 +77,7 @@ impl Meter {
         self.prices.version()
     }
 
-    /// Adds usage in memory. The next [`settle`](Self::settle) appends it to the log.
+    /// Adds usage in memory. The next [`settle`](Self::settle) appends this usage to the log.
     pub(crate) fn charge(&self, key: UsageKey, used: &UsageAmount) {
         lock(&self.book).fresh.entry(key).or_default().add(used);
     }

@@ -9,7 +9,7 @@ use throughline_replay::{Family, ObjectId, ObjectKind, id_of, ids_at};
 
 use crate::gateway::objects::routes::ObjectList;
 
-/// Returns a list's entries in order, each with its object id if it has one.
+/// Returns a list's entries in order, each with its object id; `None` for an entry without an id.
 pub(crate) fn list_entries<'t>(
     family: Family,
     list: &ObjectList,

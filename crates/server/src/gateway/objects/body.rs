@@ -26,7 +26,7 @@ pub(super) enum IdForm {
     Id,
     /// A string, or an object in which every string except `type` is an id.
     Members,
-    /// A URI, which is checked only if it refers to a file stored at the provider.
+    /// A URI. It is checked only if it refers to a file stored at the provider.
     Uri,
 }
 

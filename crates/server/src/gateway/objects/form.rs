@@ -1,8 +1,8 @@
 //! Finds the objects that forms and uploaded files reference.
 //!
-//! A provider parses a form (`multipart/form-data`) field by field, and a batch reads its requests
-//! line by line from an uploaded file. Fields and lines can reference objects, so this module
-//! parses them as strictly as a provider might. An ambiguous form is refused.
+//! A provider parses a form (`multipart/form-data`) field by field, and reads the requests of a
+//! batch line by line from an uploaded file. Fields and lines can reference objects, so this module
+//! parses both as strictly as a provider might. An ambiguous form is refused.
 
 use bytes::Bytes;
 use throughline_json::{Name, Tree};
