@@ -75,8 +75,7 @@ struct ActiveRuns {
 
 /// A tenant's runs in this process.
 struct TenantShare {
-    /// The number of permits is the number of runs that this process may drive at once for the
-    /// tenant.
+    /// Has one permit for each run of the tenant that may be driven at once.
     turns: Arc<Semaphore>,
     /// Runs that are driven, queued, or about to start.
     runs: usize,
