@@ -127,7 +127,7 @@ fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Re
         let valid: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
         let valid = match valid.as_slice() {
             [] => "it has no options".to_owned(),
-            known => format!("its options are {}", valid.join(", ")),
+            valid => format!("its options are {}", valid.join(", ")),
         };
         return Err(format!("{unknown:?} is not an option of {question:?}; {valid}"));
     }
