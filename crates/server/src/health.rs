@@ -28,7 +28,7 @@ pub(crate) async fn ready(gateway: &Gateway) -> GatewayResponse {
 }
 
 /// Returns the `OpenAPI` document.
-pub(crate) fn openapi() -> GatewayResponse {
+pub(crate) fn api_document() -> GatewayResponse {
     GatewayResponse::json(200, &openapi::openapi())
 }
 

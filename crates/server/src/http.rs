@@ -57,7 +57,7 @@ impl Server {
             .route("/healthz", any(async || health::alive().into_response()))
             .route("/readyz", any(ready));
         for (method, path, wire, route) in &FIXED_PATHS {
-            let serve = |State(server): SharedServer, request: HttpRequest| async move {
+            let serve = move |State(server): SharedServer, request: HttpRequest| async move {
                 let is_method = request.method().as_str() == *method;
                 let classified = is_method.then(|| (wire.clone(), route.clone()));
                 serve_gateway(&server, request, classified).await
@@ -69,7 +69,7 @@ impl Server {
                 router = router.route(&path, any(serve_console));
             }
             router = router
-                .route("/openapi.json", any(async || health::openapi().into_response()))
+                .route("/openapi.json", any(async || health::api_document().into_response()))
                 .route("/docs", any(async || health::api_page().into_response()))
                 .route("/docs/", any(async || health::api_page().into_response()));
             router = routes::add_paths(router, |path| {

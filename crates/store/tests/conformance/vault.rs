@@ -155,7 +155,7 @@ pub(crate) async fn forgotten_turn_is_found_as_forgotten(on: Database) {
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[claim("a")]).await;
     journal.forget(&us(), &log("turns"), None).await.unwrap();
-    let forgotten = VaultTurn { forgotten: Some(ElisionReason::Forgotten), ..turn("one", None, 1) };
+    let forgotten = VaultTurn { gone: Some(ElisionReason::Forgotten), ..turn("one", None, 1) };
     assert_eq!(find(&journal, &[claim("a")]).await, [found(forgotten, 0)]);
 }
 
