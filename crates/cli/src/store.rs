@@ -189,39 +189,32 @@ impl OpenStore {
 
 /// Converts a store error to a failure with the matching exit code.
 pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
+    use StoreError::{Conflict, Corrupt, Fenced, Held, Invalid, MixedOnce, Taken};
     let message = error.to_string();
-    match error {
-        StoreError::NotFound { what, name } => {
-            let (what, list) = match what {
-                "log" => ("thread or run", "threads` and `throughline runs"),
-                "item" => ("item", "items THREAD --format json"),
-                "run" => ("run", "runs"),
-                what => (what, "threads"),
-            };
-            Failure::Usage(format!(
-                "there is no {what} {name} in the tenant {tenant}; `throughline {list}` lists what exists"
-            ))
-        }
-        StoreError::Invalid(_) => Failure::Usage(message),
-        StoreError::Corrupt(_) => {
-            Failure::BadData(format!("{message}; run `throughline verify` to locate the problem"))
-        }
-        StoreError::Conflict { .. }
-        | StoreError::Fenced { .. }
-        | StoreError::Held { .. }
-        | StoreError::Taken { .. }
-        | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
+    if let StoreError::NotFound { what, name } = error {
+        let (what, list) = match what {
+            "log" => ("thread or run", "threads` and `throughline runs"),
+            "item" => ("item", "items THREAD --format json"),
+            "run" => ("run", "runs"),
+            what => (what, "threads"),
+        };
+        return Failure::Usage(format!(
+            "there is no {what} {name} in the tenant {tenant}; `throughline {list}` lists what exists"
+        ));
+    }
+    if matches!(error, Invalid(_)) {
+        Failure::Usage(message)
+    } else if matches!(error, Corrupt(_)) {
+        Failure::BadData(format!("{message}; run `throughline verify` to locate the problem"))
+    } else if matches!(
+        error,
+        Conflict { .. } | Fenced { .. } | Held { .. } | Taken { .. } | MixedOnce { .. }
+    ) {
+        Failure::Outside(anyhow::anyhow!(message))
+    } else {
         // All other errors affect the store as a whole, for example if it is full, locked or
         // unreachable.
-        StoreError::Full
-        | StoreError::ReadOnly(_)
-        | StoreError::Locked(_)
-        | StoreError::WrongKey
-        | StoreError::KeyMissing
-        | StoreError::NewerSchema { .. }
-        | StoreError::Unreachable(..)
-        | StoreError::Closed
-        | StoreError::Database(_) => Failure::NoStore(message),
+        Failure::NoStore(message)
     }
 }
 

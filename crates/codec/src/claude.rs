@@ -82,12 +82,6 @@ pub(crate) fn is_claude(target: &Target) -> bool {
     target.profile.seal_vendor() == Some(Vendor::Anthropic)
 }
 
-/// Returns whether the model is a Claude model without its own profile. Such a model has the
-/// generic profile `claude`, and no rule applies.
-pub(crate) fn is_unlisted(profile: &Profile) -> bool {
-    profile.name == "claude"
-}
-
 /// Returns whether the target is a Claude model whose signatures are bound to the prefix.
 pub(crate) fn is_bound_claude(target: &Target) -> bool {
     is_claude(target) && target.profile.bound.prefix

@@ -185,7 +185,8 @@ pub(crate) fn edit_bytes(
             continue;
         }
         let is_led = std::mem::take(&mut is_first);
-        out.extend_from_slice(if is_led { without_comma(lead) } else { lead });
+        let after_comma = lead.trim_ascii_start().strip_prefix(b",").filter(|_| is_led);
+        out.extend_from_slice(after_comma.unwrap_or(lead));
         match change.and_then(Option::as_ref) {
             Some(value) => value.write_to(&mut out),
             None => out.extend_from_slice(base.get(range.clone()).unwrap_or_default()),
@@ -202,8 +203,4 @@ pub(crate) fn edit_bytes(
     }
     out.extend_from_slice(base.get(copied..).unwrap_or_default());
     Bytes::from(out)
-}
-
-fn without_comma(lead: &[u8]) -> &[u8] {
-    lead.trim_ascii_start().strip_prefix(b",").unwrap_or(lead)
 }

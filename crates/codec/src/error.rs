@@ -1,7 +1,8 @@
 //! Errors that codecs return.
 
+use bytes::Bytes;
 use throughline_core::{Failure, Wire};
-use throughline_json::SyntaxError;
+use throughline_json::{SyntaxError, Tree};
 
 use crate::frame::FrameError;
 
@@ -41,4 +42,15 @@ impl CodecError {
     ) -> Self {
         Self::Shape { wire, what, path: path.into(), problem }
     }
+}
+
+/// Returns the message of a provider's error response on any wire.
+pub fn error_message(body: &Bytes) -> Option<String> {
+    let tree = Tree::parse(body.clone()).ok()?;
+    let root = tree.root();
+    // Gemini may return an array whose first element contains the error.
+    let root = root.elements().next().unwrap_or(root);
+    let error = root.get("error").unwrap_or(root);
+    let text = error.name_of("message").or_else(|| root.name_of("message"));
+    text.or_else(|| root.name_of("error")).map(|text| text.to_string())
 }

@@ -70,7 +70,7 @@ pub use crate::chat::OpenAiChat;
 pub use crate::converse::BedrockConverse;
 pub use crate::decode_context::DecodeContext;
 pub use crate::detect::{Detection, detect};
-pub use crate::error::CodecError;
+pub use crate::error::{CodecError, error_message};
 pub use crate::events::{StreamDecoder, StreamEncoder, events_from_reply};
 pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
 pub use crate::gemini::Gemini;

@@ -168,6 +168,7 @@ impl Body {
     /// body allocated.
     #[must_use]
     pub fn detached(&self) -> Self {
+        use Body::{Compaction, Hosted, Summary, Text, Unknown};
         let mut body = self.clone();
         match &mut body {
             Body::Media(media) => media.detach(),
@@ -176,11 +177,7 @@ impl Body {
             Body::Thought(thought) => {
                 thought.payload = thought.payload.as_ref().map(Json::detached);
             }
-            Body::Text(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => {}
+            Text(_) | Hosted(_) | Compaction | Summary { .. } | Unknown => {}
         }
         body
     }

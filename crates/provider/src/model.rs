@@ -9,13 +9,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use throughline_codec::{
-    Codec, DecodeContext, Framing, Preparation, Severity, codec, events_from_reply,
+    Codec, DecodeContext, Framing, Preparation, Severity, codec, error_message, events_from_reply,
 };
 use throughline_core::{
     Call, EncodedRequest, Model, ModelError, ModelErrorKind, ModelFuture, ModelStream, Reply,
     Target, Upstream, UpstreamRequest, UpstreamResponse,
 };
-use throughline_json::{Name, Tree};
+use throughline_json::Name;
 
 use crate::model::error_map::{from_codec, from_upstream, kind_from_status, redact};
 use crate::model::reply_stream::ReplyStream;
@@ -114,10 +114,8 @@ impl EndpointModel {
     async fn error_from_response(&self, response: UpstreamResponse) -> ModelError {
         let status = response.status;
         let body = body(response).await.unwrap_or_default();
-        let message_text =
-            error_message(&body).map(|message_text| format!(": {}", redact(&message_text)));
-        let message =
-            format!("{} answered {status}{}", self.endpoint, message_text.unwrap_or_default());
+        let text = error_message(&body).map(|text| format!(": {}", redact(&text)));
+        let message = format!("{} answered {status}{}", self.endpoint, text.unwrap_or_default());
         ModelError::new(kind_from_status(status), message)
     }
 
@@ -166,17 +164,6 @@ async fn body(response: UpstreamResponse) -> Result<Bytes, ModelError> {
         }
     }
     Ok(body.freeze())
-}
-
-/// Extracts the provider's error message from a response body.
-fn error_message(body: &Bytes) -> Option<Name> {
-    let tree = Tree::parse(body.clone()).ok()?;
-    let root = tree.root();
-    // Gemini wraps the error in an array.
-    let root = root.elements().next().unwrap_or(root);
-    let error = root.get("error").unwrap_or(root);
-    let text = error.name_of("message").or_else(|| root.name_of("message"));
-    text.or_else(|| root.name_of("error"))
 }
 
 fn other_error(message: impl Into<Name>) -> ModelError {

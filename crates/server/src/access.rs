@@ -46,11 +46,6 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// Returns whether the key restricts the caller to certain models.
-    pub(crate) fn is_limited(&self) -> bool {
-        matches!(self, Admission::Key { models, .. } if !models.is_empty())
-    }
-
     /// Returns whether the caller authenticated with a gateway key.
     pub(crate) fn is_key(&self) -> bool {
         matches!(self, Admission::Key { .. })

@@ -27,11 +27,6 @@ pub(crate) async fn ready(gateway: &Gateway) -> GatewayResponse {
     }
 }
 
-/// Returns the `OpenAPI` document.
-pub(crate) fn api_document() -> GatewayResponse {
-    GatewayResponse::json(200, &openapi::openapi())
-}
-
 /// Returns the documentation of the API as an HTML page.
 pub(crate) fn api_page() -> GatewayResponse {
     GatewayResponse::text("text/html; charset=utf-8", openapi::html_page())

@@ -11,7 +11,7 @@ use axum::extract::{RawPathParams, Request as HttpRequest, State};
 use axum::http::Version;
 use axum::http::request::Parts;
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{any, get, post};
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
@@ -24,6 +24,7 @@ use crate::gateway::{
     Exchange, FIXED_PATHS, Gateway, GatewayRoute, METHODS, authenticate, classify,
     forwarded_headers, method_not_allowed, models, receive, without_key,
 };
+use crate::openapi::openapi;
 use crate::redact::redact_response;
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routes::{Op, RouteMatch, perform};
@@ -53,23 +54,28 @@ impl Server {
 
     /// Builds the router that serves all paths.
     pub fn router(self) -> Router {
-        let mut router = Router::new()
-            .route("/healthz", any(async || health::alive().into_response()))
-            .route("/readyz", any(ready));
-        for (method, path, wire, route) in &FIXED_PATHS {
+        let mut router =
+            Router::new().route("/healthz", any(async || health::alive().into_response())).route(
+                "/readyz",
+                any(async |State(server): SharedServer| {
+                    health::ready(&server.gateway).await.into_response()
+                }),
+            );
+        for (path, wire, route) in &FIXED_PATHS {
             let serve = move |State(server): SharedServer, request: HttpRequest| async move {
-                let is_method = request.method().as_str() == *method;
-                let classified = is_method.then(|| (wire.clone(), route.clone()));
-                serve_gateway(&server, request, classified).await
+                serve_gateway(&server, request, Some((wire.clone(), route.clone()))).await
             };
-            router = router.route(path, any(serve));
+            router = router.route(path, post(serve).fallback(serve_any));
         }
         if let Some(agents) = &self.agents {
             for path in assets::paths() {
-                router = router.route(&path, any(serve_console));
+                router = router.route(&path, get(serve_console).fallback(serve_any));
             }
             router = router
-                .route("/openapi.json", any(async || health::api_document().into_response()))
+                .route(
+                    "/openapi.json",
+                    any(async || GatewayResponse::json(200, &openapi()).into_response()),
+                )
                 .route("/docs", any(async || health::api_page().into_response()))
                 .route("/docs/", any(async || health::api_page().into_response()));
             router = routes::add_paths(router, |path| {
@@ -85,20 +91,14 @@ impl Server {
 
 type SharedServer = State<Arc<Server>>;
 
-async fn ready(State(server): SharedServer) -> Response {
-    health::ready(&server.gateway).await.into_response()
-}
-
 /// Serves a path that no route covers.
 async fn serve_any(State(server): SharedServer, request: HttpRequest) -> Response {
     serve_gateway(&server, request, None).await
 }
 
-/// Serves a file of the console. Any other request, including any method other than GET and HEAD,
-/// is passed to the gateway.
+/// Serves a file of the console.
 async fn serve_console(State(server): SharedServer, request: HttpRequest) -> Response {
-    let (method, path) = (request.method().as_str(), request.uri().path());
-    match assets::serve(method, path, request.headers()) {
+    match assets::serve(request.method().as_str(), request.uri().path(), request.headers()) {
         Some(file) => file.into_response(),
         None => serve_gateway(&server, request, None).await,
     }
@@ -118,8 +118,7 @@ async fn serve_agent_api(
     let Some(found) = routes::find(route, request.method().as_str(), &target, ids) else {
         return serve_gateway(&server, request, None).await;
     };
-    let (parts, body) = request.into_parts();
-    let gateway = &server.gateway;
+    let (gateway, (parts, body)) = (&server.gateway, request.into_parts());
     let caller = authenticate(gateway, parts.method.as_str(), &parts.headers, &parts.uri).await;
     handle_agent_request(gateway, &agents, caller, found, body).await.into_response()
 }
@@ -148,6 +147,7 @@ async fn respond(
     body: Body,
     classified: Option<(Wire, GatewayRoute)>,
 ) -> GatewayResponse {
+    use GatewayRoute::{Call, CallRecord, Count, Model, Models, NoAgentPath, Nowhere, Other};
     let method = parts.method.as_str();
     if !METHODS.contains(&method) {
         return refuse_method(gateway, parts, path);
@@ -186,11 +186,7 @@ async fn respond(
             let message = format!("the agent API has no {method} {path}; see docs/agent-api.md");
             return reject_agent_request(gateway, &wire, GatewayError::new(404, message));
         }
-        GatewayRoute::Call
-        | GatewayRoute::Count
-        | GatewayRoute::CallRecord(_)
-        | GatewayRoute::Response(..)
-        | GatewayRoute::Other => {}
+        Call | Count | CallRecord(_) | GatewayRoute::Response(..) | Other => {}
     }
     let scope = match gateway.operations.begin_request(&caller, &wire).await {
         Ok(scope) => scope,
@@ -210,11 +206,9 @@ async fn respond(
             GatewayRoute::Response(id, op) => {
                 Box::pin(exchange.serve_response_op(&id, op, method, request)).await
             }
-            GatewayRoute::Models
-            | GatewayRoute::Model(_)
-            | GatewayRoute::Other
-            | GatewayRoute::Nowhere
-            | GatewayRoute::NoAgentPath => Box::pin(exchange.forward_other(method, request)).await,
+            Models | Model(_) | Other | Nowhere | NoAgentPath => {
+                Box::pin(exchange.forward_other(method, request)).await
+            }
         }
     };
     let response = match answered.await {

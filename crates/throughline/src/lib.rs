@@ -79,7 +79,7 @@ pub mod codec {
         AnthropicMessages, BedrockConverse, CODECS, Catalog, CatalogError, Codec, CodecError,
         DecodeContext, Decoder, Detection, Document, Encoder, Frame, FrameError, FrameWriter,
         Framer, Framing, Gemini, OpenAiChat, OpenAiResponses, StreamDecoder, StreamEncoder, codec,
-        detect, events_from_reply,
+        detect, error_message, events_from_reply,
     };
 }
 

@@ -128,7 +128,7 @@ function Spans({ session }: { session: Session }) {
       ))}
       <section class="timeline spans" aria-label="Spans">
         {spans.length ? (
-          <VirtualList rows={spans} id={(span) => String(span.sequence)} draw={(span) => <Row span={span} time={time} isOpen={open.has(span.sequence)} turn={() => turn(span.sequence)} />} estimateHeight={() => 37} follows={false} label={`Spans, ${count(spans.length)}`} />
+          <VirtualList rows={spans} id={(span) => String(span.sequence)} draw={(span) => <Row span={span} time={time} isOpen={open.has(span.sequence)} turn={() => turn(span.sequence)} />} estimateHeight={() => 37} follows={false} label={`Spans: ${count(spans.length)}`} />
         ) : (
           <Empty title="No spans yet" />
         )}

@@ -176,7 +176,7 @@ fn check_consistency(
     Ok(())
 }
 
-/// Builds one state change that sets the whole documented state except the messages.
+/// Builds one state change that sets every field of `SmartState` except the messages.
 fn state_change(smart: &Json) -> StateChange {
     let tree = smart.tree();
     let mut change = StateChange::new();

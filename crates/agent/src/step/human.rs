@@ -191,7 +191,11 @@ impl Step {
                     out.string("status", "cancelled").string("notes", "no answer arrived in time");
                 }))
             }
-            _ => return Err(Refusal::conflict(format!("request {id} does not expire"))),
+            _ => {
+                return Err(Refusal::conflict(format!(
+                    "cannot expire request {id}: it has no time limit"
+                )));
+            }
         };
         self.settle(position, &answer);
         self.resume_after_decision();

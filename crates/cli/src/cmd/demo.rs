@@ -36,11 +36,13 @@ pub(crate) fn run(options: &Demo) -> Result<()> {
     demo.resume(&run)?;
     demo.decide(&run)?;
     demo.switch_provider(&run)?;
-    demo.switch_back()?;
+    demo.printer.chapter("Back to the first provider: its thoughts are replayed", CLAUDE)?;
+    demo.send_message("Tell the team in two sentences.", "agent.toml")?;
     demo.summarise()?;
     let lossy = demo.run_lossy_client()?;
     let totals = demo.count(&lossy)?;
-    demo.verify_journal()?;
+    demo.printer.chapter("The journal is verified", "throughline verify")?;
+    demo.printer.command_output(&demo.processes.command(&["verify"])?)?;
     if !totals.is_success() {
         let message = "the demo did not run as expected; see the counts above";
         return Err(Failure::Outside(anyhow::anyhow!(message)));
@@ -152,11 +154,6 @@ impl DemoRun<'_> {
         self.printer.paragraph("✓", Style::new().green(), &remark)
     }
 
-    fn switch_back(&mut self) -> Result<()> {
-        self.printer.chapter("Back to the first provider: its thoughts are replayed", CLAUDE)?;
-        self.send_message("Tell the team in two sentences.", "agent.toml")
-    }
-
     fn summarise(&mut self) -> Result<()> {
         self.printer.chapter("The conversation is summarised and continues", CLAUDE)?;
         self.send_message("What should we watch from now on?", "short.toml")
@@ -195,11 +192,6 @@ impl DemoRun<'_> {
     fn with_store<T>(&self, work: impl AsyncFnOnce(&mut AgentContext) -> Result<T>) -> Result<T> {
         let store = self.processes.store_args();
         agent::with(&store, ModelAccess::NoModels, work)
-    }
-
-    fn verify_journal(&mut self) -> Result<()> {
-        self.printer.chapter("The journal is verified", "throughline verify")?;
-        self.printer.command_output(&self.processes.command(&["verify"])?)
     }
 
     fn finish(self) -> Result<()> {

@@ -56,7 +56,7 @@ pub(crate) struct Column {
     is_right: bool,
     /// Whether the column may be dropped on a narrow terminal.
     is_droppable: bool,
-    /// Whether cells are never wrapped, so that names can be copied.
+    /// Disables wrapping of cells, so that names can be copied.
     is_unwrapped: bool,
 }
 

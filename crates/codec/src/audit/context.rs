@@ -68,11 +68,6 @@ impl<'c> AuditContext<'c> {
         &self.target.profile
     }
 
-    /// Returns the path and query of the request.
-    pub fn request_path(&self) -> &'c str {
-        &self.transcript.request.path
-    }
-
     /// Returns the value of a header; `None` if it is absent or the headers are unknown.
     pub fn header(&self, name: &str) -> Option<&'c str> {
         self.transcript.request.header(name)

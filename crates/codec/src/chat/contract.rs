@@ -94,13 +94,7 @@ pub(super) fn requires_max_completion_tokens(target: &Target) -> bool {
     is_openai(target) && target.profile.notes.contains_key("max-tokens")
 }
 
-/// Returns whether the endpoint supports custom tools, whose input is free text. For other
-/// endpoints, a custom tool becomes a function with one string argument.
-pub(super) fn takes_custom_tools(target: &Target) -> bool {
-    is_openai(target)
-}
-
-fn is_openai(target: &Target) -> bool {
+pub(super) fn is_openai(target: &Target) -> bool {
     target.provider.dialect.channel == ReasoningChannel::None
         || target.provider.name.starts_with("azure")
 }

@@ -122,7 +122,7 @@ impl<'c> ChatWriter<'c> {
 
     /// Returns whether the endpoint accepts custom tools, whose input is free text.
     fn takes_custom(&self) -> bool {
-        !self.is_native && (self.is_home || contract::takes_custom_tools(&self.call.target))
+        !self.is_native && (self.is_home || contract::is_openai(&self.call.target))
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
@@ -252,6 +252,7 @@ impl<'c> ChatWriter<'c> {
         prefix: Option<&Digest>,
         message: &mut ChatMessageBuilder,
     ) -> Fate {
+        use Body::{Compaction, Hosted, Result, Thought, Unknown};
         let seals = seal_policy::seals(item, &self.call.target, prefix);
         let refusal = seal_policy::refusal(&seals);
         if let Some(native) = item.native_on(&WIRE) {
@@ -318,11 +319,9 @@ impl<'c> ChatWriter<'c> {
                 }
                 fate
             }
-            Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => elided(seal_policy::elision_reason(item, &self.call.target)),
+            Thought(_) | Result(_) | Hosted(_) | Compaction | Unknown => {
+                elided(seal_policy::elision_reason(item, &self.call.target))
+            }
         }
     }
 

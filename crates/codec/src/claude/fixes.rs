@@ -143,6 +143,7 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     /// Returns whether a block is a replay of an Item.
     pub(super) fn replays(&self, block: &ClaudeBlock<'_>, item: &Item) -> bool {
+        use Body::{Compaction, Media, Result, Summary, Text, Unknown};
         let has_id = |id: Option<&str>| id.is_some_and(|id| block.id.is_some_and(|own| own.is(id)));
         let is_native = || {
             let is_opaque =
@@ -168,12 +169,7 @@ impl<'c> Inspection<'_, 'c, '_> {
                 let kind = if hosted.is_result { answer } else { call };
                 block.kind == kind && has_id(hosted.pairs.as_deref())
             }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => is_native(),
+            Text(_) | Media(_) | Result(_) | Compaction | Summary { .. } | Unknown => is_native(),
         }
     }
 

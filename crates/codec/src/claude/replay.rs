@@ -332,7 +332,10 @@ impl<'c> Inspection<'_, 'c, '_> {
     /// Returns the severity of a changed prefix. The severity depends on the request's setting, or
     /// else on the account's creation date.
     fn mismatch_severity(&self) -> Severity {
-        let behavior = self.view.settings.mismatch_behavior().and_then(Node::text);
+        let behavior =
+            self.view.settings.thinking.and_then(|thinking| {
+                thinking.at("/block_binding/prefix_mismatch_behavior")?.text()
+            });
         match (behavior.as_deref(), self.case.account_created()) {
             (Some("error"), _) => Severity::Refuse,
             (Some("drop_block"), _) | (_, None) => Severity::Degrade,
@@ -369,19 +372,7 @@ fn missing_thoughts<'c>(
 /// cannot read, 2 for all other changes. Changed positions come last, because the provider drops an
 /// unreadable block at any position.
 fn change_priority(kind: ChangeKind) -> u8 {
-    match kind {
-        ChangeKind::Foreign(_) => 1,
-        ChangeKind::PartDropped
-        | ChangeKind::PartMoved
-        | ChangeKind::Reordered
-        | ChangeKind::Duplicated
-        | ChangeKind::SentAsText => 2,
-        ChangeKind::SealAltered { .. }
-        | ChangeKind::SealReencoded
-        | ChangeKind::SealDropped
-        | ChangeKind::SealMoved
-        | ChangeKind::TextEdited { .. }
-        | ChangeKind::Merged
-        | ChangeKind::Unissued => 0,
-    }
+    use ChangeKind::{Duplicated, PartDropped, PartMoved, Reordered, SentAsText};
+    let is_position = matches!(kind, PartDropped | PartMoved | Reordered | Duplicated | SentAsText);
+    if is_position { 2 } else { u8::from(matches!(kind, ChangeKind::Foreign(_))) }
 }

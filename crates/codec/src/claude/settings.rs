@@ -29,8 +29,9 @@ impl Inspection<'_, '_, '_> {
         }
         self.extend(unsupported);
         self.extend(self.check_tool_choice());
-        // A model without its own profile may support other efforts.
-        if !claude::is_unlisted(self.case.profile()) {
+        // A model without its own profile has the generic profile `claude`, and may support other
+        // efforts.
+        if self.case.profile().name != "claude" {
             let efforts = view.settings.efforts.iter();
             let found: Vec<_> = efforts.filter_map(|effort| self.check_effort(*effort)).collect();
             self.extend(found);

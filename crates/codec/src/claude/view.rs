@@ -132,11 +132,6 @@ impl<'c> ClaudeSettings<'c> {
         ThinkingMode::from_node(self.thinking)
     }
 
-    /// Returns the setting that controls how blocks with a changed prefix are treated.
-    pub(crate) fn mismatch_behavior(&self) -> Option<Node<'c>> {
-        self.thinking?.at("/block_binding/prefix_mismatch_behavior")
-    }
-
     /// Returns whether a beta feature is requested; `None` if the headers are unknown.
     pub(crate) fn has_beta(&self, name: &str) -> Option<bool> {
         Some(self.betas.as_ref()?.contains(name))

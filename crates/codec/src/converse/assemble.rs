@@ -126,37 +126,26 @@ impl ConverseOpenBlock {
                 });
             })
         };
-        match kind {
-            Kind::ToolUse | Kind::HostedCall => {
-                let is_given = inner.is_some_and(|inner| inner.get("input").is_some());
-                let input = (!self.input.is_empty() || !is_given).then(|| self.input());
-                grown("toolUse", &[("input", input)])
-            }
-            Kind::ToolResult | Kind::HostedResult => {
-                let is_given = inner.is_some_and(|inner| inner.get("content").is_some());
-                let content =
-                    (!self.results.is_empty() || !is_given).then(|| json::array_of(&self.results));
-                grown("toolResult", &[("content", content)])
-            }
-            Kind::Image => {
-                let source = (!self.image.is_empty()).then(|| {
-                    object! { "bytes": join_base64(&self.image) }
-                });
-                grown("image", &[("source", source), ("error", self.image_error.clone())])
-            }
-            Kind::Text
-            | Kind::Reasoning
-            | Kind::Document
-            | Kind::Video
-            | Kind::Audio
-            | Kind::GuardContent
-            | Kind::Citations
-            | Kind::CachePoint
-            | Kind::SearchResult
-            | Kind::Unknown => match &self.start {
-                Some(start) if start.as_str() != "{}" && !self.has_content() => start.clone(),
-                Some(_) | None => self.text_or_thought(),
-            },
+        if matches!(kind, Kind::ToolUse | Kind::HostedCall) {
+            let is_given = inner.is_some_and(|inner| inner.get("input").is_some());
+            let input = (!self.input.is_empty() || !is_given).then(|| self.input());
+            return grown("toolUse", &[("input", input)]);
+        }
+        if matches!(kind, Kind::ToolResult | Kind::HostedResult) {
+            let is_given = inner.is_some_and(|inner| inner.get("content").is_some());
+            let content =
+                (!self.results.is_empty() || !is_given).then(|| json::array_of(&self.results));
+            return grown("toolResult", &[("content", content)]);
+        }
+        if kind == Kind::Image {
+            let source = (!self.image.is_empty()).then(|| {
+                object! { "bytes": join_base64(&self.image) }
+            });
+            return grown("image", &[("source", source), ("error", self.image_error.clone())]);
+        }
+        match &self.start {
+            Some(start) if start.as_str() != "{}" && !self.has_content() => start.clone(),
+            Some(_) | None => self.text_or_thought(),
         }
     }
 

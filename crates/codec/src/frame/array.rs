@@ -56,7 +56,7 @@ impl ArrayFramer {
                 }
                 (ArrayPosition::AfterElement, b',') => self.place = ArrayPosition::AfterComma,
                 (ArrayPosition::FirstElement | ArrayPosition::AfterComma, byte)
-                    if starts_element(byte) =>
+                    if matches!(byte, b'{' | b'[' | b'"') || is_scalar(byte) =>
                 {
                     self.place = ArrayPosition::InsideElement;
                     continue;
@@ -178,10 +178,6 @@ impl Scan {
         }
         None
     }
-}
-
-fn starts_element(byte: u8) -> bool {
-    matches!(byte, b'{' | b'[' | b'"') || is_scalar(byte)
 }
 
 /// Returns whether a number, `true`, `false` or `null` may contain this byte.

@@ -52,7 +52,12 @@ pub(super) fn decode_request(
         let items = reader.message_items(0, Role::System, system, parts, read_part);
         call.system = number_system_items(items);
     }
-    call.tools = root.get("tools").map(tools::decode_tools).unwrap_or_default();
+    call.tools = root
+        .get("tools")
+        .into_iter()
+        .flat_map(Node::elements)
+        .flat_map(tools::declared_tools)
+        .collect();
     call.stream = GeminiPath::parse(&request.path).is_some_and(|path| path.is_streamed());
     call.settings = settings::decode_settings(root);
     call.extras = request_extras(root);

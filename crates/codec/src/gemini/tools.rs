@@ -13,13 +13,7 @@ use crate::gemini::wire::{get, is_spelled};
 
 const DECLARATIONS: &str = "functionDeclarations";
 
-/// Decodes the tools. Each function declaration becomes a tool, and so does every other member of
-/// an array element.
-pub(super) fn decode_tools(tools: Node<'_>) -> Vec<Tool> {
-    tools.elements().flat_map(element_tools).collect()
-}
-
-fn element_tools(element: Node<'_>) -> Vec<Tool> {
+pub(super) fn declared_tools(element: Node<'_>) -> Vec<Tool> {
     let mut found: Vec<(Name, Node<'_>, Label)> = Vec::new();
     for (key, value) in element.members() {
         let name = key.name().unwrap_or_default();

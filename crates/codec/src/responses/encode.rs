@@ -318,6 +318,7 @@ impl ResponsesWriter<'_> {
         next: Option<&[&Item]>,
         prefix: Option<&Digest>,
     ) -> (Option<Json>, Fate) {
+        use Body::{Compaction, Hosted, Media, Summary, Text, Thought, Unknown};
         if let Some(native) = item.native_on(&WIRE) {
             return self.native(draft, item, native, next, prefix);
         }
@@ -335,13 +336,9 @@ impl ResponsesWriter<'_> {
             Body::Call(call) => sent(self.call_element(call)),
             Body::Result(result) => sent(self.result(draft, result)),
             // Texts and media are encoded as message parts, not as elements.
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => (None, draft::elided_fate(item, seals_why)),
+            Text(_) | Media(_) | Thought(_) | Hosted(_) | Compaction | Summary { .. } | Unknown => {
+                (None, draft::elided_fate(item, seals_why))
+            }
         }
     }
 

@@ -176,6 +176,7 @@ pub(super) struct StopSignals {
 
 /// Returns whether the model waits for the client to respond to an element.
 pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
+    use Kind::{Compaction, CustomResult, HostedResult, Message, Reasoning, Result, Unknown};
     match kind {
         Kind::Call | Kind::CustomCall => true,
         Kind::HostedCall => match &*element.text_of("type").unwrap_or_default() {
@@ -187,13 +188,7 @@ pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
             "tool_search_call" => element.get("execution").is_some_and(|e| e.is("client")),
             _ => false,
         },
-        Kind::Message
-        | Kind::Reasoning
-        | Kind::Result
-        | Kind::CustomResult
-        | Kind::HostedResult
-        | Kind::Compaction
-        | Kind::Unknown => false,
+        Message | Reasoning | Result | CustomResult | HostedResult | Compaction | Unknown => false,
     }
 }
 

@@ -145,13 +145,10 @@ impl VisibleItem {
     }
 
     fn from_item(item: &Item) -> Option<Self> {
+        use Body::{Call, Media, Result, Summary, Text};
         let body = match &item.body {
             Body::Thought(_) | Body::Hosted(_) => None,
-            Body::Text(_)
-            | Body::Summary { .. }
-            | Body::Media(_)
-            | Body::Call(_)
-            | Body::Result(_) => Some(item.body.detached()),
+            Text(_) | Summary { .. } | Media(_) | Call(_) | Result(_) => Some(item.body.detached()),
             // These rare Items differ only in Seals and native JSON, which are not compared here.
             Body::Compaction | Body::Unknown => return None,
         };

@@ -75,13 +75,10 @@ impl ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
+        use StoreError::{Conflict, Fenced, Held, MixedOnce, Taken};
         let status = match &error {
             StoreError::NotFound { .. } => 404,
-            StoreError::Conflict { .. }
-            | StoreError::Fenced { .. }
-            | StoreError::Held { .. }
-            | StoreError::Taken { .. }
-            | StoreError::MixedOnce { .. } => 409,
+            Conflict { .. } | Fenced { .. } | Held { .. } | Taken { .. } | MixedOnce { .. } => 409,
             StoreError::Invalid(_) => 422,
             _ => 503,
         };

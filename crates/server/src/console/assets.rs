@@ -16,8 +16,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Returns the paths of all files.
 pub(crate) fn paths() -> impl Iterator<Item = String> {
-    let files = FILES.iter().map(|(name, _)| format!("/{name}"));
-    std::iter::once("/".to_owned()).chain(files)
+    std::iter::once("/".to_owned()).chain(FILES.iter().map(|(name, _)| format!("/{name}")))
 }
 
 /// Serves the embedded file at a path; `None` if no file has this path.

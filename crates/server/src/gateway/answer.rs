@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use throughline_codec::{DecodeContext, Framing};
+use throughline_codec::{DecodeContext, Framing, error_message};
 use throughline_core::{Request, TurnId, UpstreamResponse};
 use throughline_json::{Name, Node};
 
@@ -151,7 +151,7 @@ impl Exchange<'_> {
         let body = collect_body(answer).await?;
         let readable = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
         let unnamed = || format!("{} answered {status}", reached.endpoint);
-        let message = dialect::error_message(&readable).unwrap_or_else(unnamed);
+        let message = error_message(&readable).unwrap_or_else(unnamed);
         keeper.record_failure(status, &message).await;
         if is_same {
             return Ok(body);

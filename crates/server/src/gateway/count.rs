@@ -5,6 +5,7 @@
 //! header `x-throughline-count` is `counted` or `estimated`.
 
 use bytes::Bytes;
+use throughline_codec::error_message;
 use throughline_core::{Request, UpstreamResponse, Wire};
 use throughline_json::{self as json, Node, Tree};
 
@@ -97,7 +98,7 @@ impl Exchange<'_> {
                 let body = collect_body(answer).await?;
                 let unnamed = || format!("{} answered {status}", reached.endpoint);
                 if status >= 400 {
-                    let message = dialect::error_message(&body).unwrap_or_else(unnamed);
+                    let message = error_message(&body).unwrap_or_else(unnamed);
                     return Err(GatewayError::new(status, message));
                 }
                 let tokens =

@@ -40,14 +40,13 @@ pub(crate) enum ResponseOp {
     Deletion,
 }
 
-/// Method, path, wire and operation of each request that its method and path alone classify.
-pub(crate) static FIXED_PATHS: [(&str, &str, Wire, GatewayRoute); 6] = [
-    ("POST", "/v1/messages", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Call),
-    ("POST", "/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Count),
-    ("POST", "/v1/responses", Wire::OPENAI_RESPONSES, GatewayRoute::Call),
-    ("POST", "/v1/responses/input_tokens", Wire::OPENAI_RESPONSES, GatewayRoute::Count),
-    ("POST", "/v1/chat/completions", Wire::OPENAI_CHAT, GatewayRoute::Call),
-    ("GET", "/v1beta/models", Wire::GEMINI, GatewayRoute::Models),
+/// Path, wire and operation of each `POST` path that alone determines the operation.
+pub(crate) static FIXED_PATHS: [(&str, Wire, GatewayRoute); 5] = [
+    ("/v1/messages", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Call),
+    ("/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Count),
+    ("/v1/responses", Wire::OPENAI_RESPONSES, GatewayRoute::Call),
+    ("/v1/responses/input_tokens", Wire::OPENAI_RESPONSES, GatewayRoute::Count),
+    ("/v1/chat/completions", Wire::OPENAI_CHAT, GatewayRoute::Call),
 ];
 
 /// Classifies a request by its method, path and headers. The wire determines the format of list and
@@ -55,8 +54,8 @@ pub(crate) static FIXED_PATHS: [(&str, &str, Wire, GatewayRoute); 6] = [
 pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) {
     use GatewayRoute::{Call, Count, Models, Nowhere, Other};
     let path = without_query(&request.path);
-    let mut fixed = FIXED_PATHS.iter();
-    if let Some((.., wire, route)) = fixed.find(|fixed| (fixed.0, fixed.1) == (method, path)) {
+    let mut fixed = FIXED_PATHS.iter().filter(|_| method == "POST");
+    if let Some((_, wire, route)) = fixed.find(|fixed| fixed.0 == path) {
         return (wire.clone(), route.clone());
     }
     let is_anthropic = request.header("anthropic-version").is_some();
@@ -76,6 +75,7 @@ pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) 
     match (method, path) {
         ("GET", "/v1/models") if is_anthropic => (Wire::ANTHROPIC_MESSAGES, Models),
         ("GET", "/v1/models") => (Wire::OPENAI_CHAT, Models),
+        ("GET", "/v1beta/models") => (Wire::GEMINI, Models),
         ("POST", _) if matches!(verb, Some("generateContent" | "streamGenerateContent")) => {
             (Wire::GEMINI, Call)
         }
@@ -208,15 +208,4 @@ pub(crate) fn end_user(body: &Tree) -> Option<Name> {
     let root = body.root();
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));
     metadata.or_else(|| root.name_of("safety_identifier")).or_else(|| root.name_of("user"))
-}
-
-/// Extracts the message from a provider's error in any dialect.
-pub(crate) fn error_message(body: &Bytes) -> Option<String> {
-    let tree = Tree::parse(body.clone()).ok()?;
-    let root = tree.root();
-    // Gemini may return an array whose first element contains the error.
-    let root = root.elements().next().unwrap_or(root);
-    let error = root.get("error").unwrap_or(root);
-    let text = error.name_of("message").or_else(|| root.name_of("message"));
-    text.or_else(|| root.name_of("error")).map(|text| text.to_string())
 }

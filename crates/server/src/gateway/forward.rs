@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt as _};
 use throughline_core::{Origin, Request, StoreError, Tenant, UpstreamResponse, Wire};
 use throughline_json::{Name, Node, Tree};
 
+use crate::access::Admission;
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::answer::{collect_body, forwarded_headers, refuse_redirect};
 use crate::gateway::compression;
@@ -49,7 +50,7 @@ impl Exchange<'_> {
     /// Forwards a request that is not a model call.
     pub(crate) async fn forward_other(&self, method: &str, request: Request) -> GatewayResult {
         let path = without_query(&request.path);
-        if self.caller.admission.is_limited() {
+        if matches!(&self.caller.admission, Admission::Key { models, .. } if !models.is_empty()) {
             let message = "this key is limited to certain models and cannot use other endpoints";
             return Err(GatewayError::new(403, message));
         }

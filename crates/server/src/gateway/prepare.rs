@@ -336,18 +336,11 @@ fn loses_content(call: &Call, encoded: &EncodedRequest) -> bool {
 /// Returns whether omitting an Item loses content. Another owner's Thoughts and the Items that a
 /// summary covers do not count as lost.
 fn is_lost(item: &Item, why: ElisionReason) -> bool {
-    match &item.body {
-        Body::Thought(_) => matches!(why, ElisionReason::Altered | ElisionReason::PrefixChanged),
-        Body::Text(text) | Body::Summary { text, .. } => {
-            why != ElisionReason::Covered && !text.trim().is_empty()
-        }
-        Body::Media(_)
-        | Body::Call(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Unknown => why != ElisionReason::Covered,
+    if matches!(item.body, Body::Thought(_)) {
+        return matches!(why, ElisionReason::Altered | ElisionReason::PrefixChanged);
     }
+    let is_blank = matches!(&item.body, Body::Text(text) | Body::Summary { text, .. } if text.trim().is_empty());
+    why != ElisionReason::Covered && !is_blank
 }
 
 /// Returns whether encoding omitted a setting that changes the model's behaviour or input.

@@ -404,6 +404,7 @@ fn frame_length(bytes: &[u8]) -> usize {
 /// Records usage and the length of the received text. If the provider sends no usage, billing is
 /// based on the text length.
 fn record_usage(scope: &RequestScope, events: &[Event]) {
+    use Event::{Alien, Began, Closed, Ended, Failed, Opened};
     let mut record = scope.record();
     for event in events {
         match event {
@@ -415,12 +416,7 @@ fn record_usage(scope: &RequestScope, events: &[Event]) {
                 record.received += length as u64;
             }
             Event::Usage(so_far) => record.usage = Some(*so_far),
-            Event::Began { .. }
-            | Event::Opened { .. }
-            | Event::Closed { .. }
-            | Event::Ended(_)
-            | Event::Failed(_)
-            | Event::Alien(_) => {}
+            Began { .. } | Opened { .. } | Closed { .. } | Ended(_) | Failed(_) | Alien(_) => {}
         }
     }
 }

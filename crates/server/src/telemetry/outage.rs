@@ -259,25 +259,11 @@ pub(crate) fn store_timeout() -> StoreError {
 /// Returns whether an error means that the store failed. Other errors mean that the operation was
 /// invalid.
 fn is_outage(error: &StoreError) -> bool {
-    match error {
-        StoreError::Full
-        | StoreError::ReadOnly(_)
-        | StoreError::Locked(_)
-        | StoreError::Unreachable(_, _)
-        | StoreError::Closed
-        | StoreError::Corrupt(_)
-        | StoreError::Database(_) => true,
-        StoreError::Conflict { .. }
-        | StoreError::Fenced { .. }
-        | StoreError::Held { .. }
-        | StoreError::Taken { .. }
-        | StoreError::MixedOnce { .. }
-        | StoreError::NotFound { .. }
-        | StoreError::Invalid(_)
-        | StoreError::WrongKey
-        | StoreError::KeyMissing
-        | StoreError::NewerSchema { .. } => false,
-    }
+    use StoreError::{Closed, Corrupt, Database, Full, Locked, ReadOnly, Unreachable};
+    matches!(
+        error,
+        Full | ReadOnly(_) | Locked(_) | Unreachable(..) | Closed | Corrupt(_) | Database(_)
+    )
 }
 
 /// Returns the reason for a failure in a form that is safe to show to unauthenticated callers.

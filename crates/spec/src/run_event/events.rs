@@ -151,7 +151,7 @@ record! {
         "args" => args?: Json,
         /// The result, verbatim.
         "result" => result?: Json,
-        /// The error.
+        /// Why the call failed.
         "error" => error?: EventError,
         /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,

@@ -61,14 +61,6 @@ impl RawThought {
         self
     }
 
-    /// Sets a provider-specific payload and the tag for its wire format.
-    #[must_use]
-    pub fn with_payload(mut self, payload: Json, replay_compatibility: impl Into<Name>) -> Self {
-        self.payload = Some(payload);
-        self.replay_compatibility = Some(replay_compatibility.into());
-        self
-    }
-
     /// Parses and validates a document, and converts it to an Item.
     pub fn parse(document: &Json) -> Result<Item, InvalidThought> {
         Self::read(document)?.into_item()

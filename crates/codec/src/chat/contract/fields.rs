@@ -36,17 +36,14 @@ impl ChatRequest<'_> {
     }
 
     pub(super) fn check_fields(&self, findings: &mut Findings<'_>) {
+        use ReasoningChannel::{AsEmitted, Details, ReasoningContent, Tags, Thinking};
         if contract::requires_reasoning(self.case.target()) && self.thinks {
             self.check_required(findings);
         }
         match self.channel {
             ReasoningChannel::Chunks | ReasoningChannel::None => self.check_unaccepted(findings),
             ReasoningChannel::Reasoning => self.check_old_name(findings),
-            ReasoningChannel::AsEmitted
-            | ReasoningChannel::Details
-            | ReasoningChannel::ReasoningContent
-            | ReasoningChannel::Thinking
-            | ReasoningChannel::Tags => {}
+            AsEmitted | Details | ReasoningContent | Thinking | Tags => {}
         }
     }
 

@@ -27,6 +27,7 @@ impl ChatWriter<'_> {
 
     /// Returns whether a call or result can keep its id.
     fn is_paired(&self, item: &Item) -> bool {
+        use Body::{Compaction, Hosted, Media, Summary, Text, Thought, Unknown};
         match &item.body {
             Body::Call(call) => {
                 let id = call.wire_id.as_deref().unwrap_or_default();
@@ -37,13 +38,9 @@ impl ChatWriter<'_> {
                 let id = self.ids.result_id(&result.call);
                 self.is_native || result.wire_id.as_deref() == Some(&*id)
             }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => true,
+            Text(_) | Media(_) | Thought(_) | Hosted(_) | Compaction | Summary { .. } | Unknown => {
+                true
+            }
         }
     }
 
@@ -120,6 +117,7 @@ impl ChatWriter<'_> {
         native: &NativePart,
         thought: &Thought,
     ) -> Option<ElisionReason> {
+        use Channel::{AsEmitted, Details, Reasoning, ReasoningContent, Tags, Thinking};
         if !thought.whole {
             return Some(ElisionReason::Cut);
         }
@@ -133,12 +131,7 @@ impl ChatWriter<'_> {
         let has_slot = match self.call.target.provider.dialect.channel {
             Channel::None => member == slot::EXTRA_CONTENT,
             Channel::Chunks => member == slot::CONTENT,
-            Channel::AsEmitted
-            | Channel::Details
-            | Channel::ReasoningContent
-            | Channel::Reasoning
-            | Channel::Thinking
-            | Channel::Tags => true,
+            AsEmitted | Details | ReasoningContent | Reasoning | Thinking | Tags => true,
         };
         (!has_slot).then_some(ElisionReason::NotOnThisWire)
     }

@@ -134,7 +134,9 @@ impl ChatMessageBuilder {
                 let mut joined = String::new();
                 for content in contents {
                     match content {
-                        MessageContent::Own(text) => joined.push_str(&unquoted(text)),
+                        MessageContent::Own(text) => {
+                            joined.push_str(&text.tree().root().text().unwrap_or_default())
+                        }
                         MessageContent::Text(text) => {
                             if !joined.is_empty() {
                                 joined.push_str("\n\n");
@@ -230,8 +232,4 @@ pub(super) fn edit_message(envelope: &Json, members: MessageMembers) -> Json {
 
 fn text_part(text: &Json) -> Json {
     object! { "type": "text", "text": text }
-}
-
-fn unquoted(text: &Json) -> String {
-    text.tree().root().text().unwrap_or_default().into_owned()
 }

@@ -81,6 +81,7 @@ impl ChatEncoder {
     }
 
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
+        use Body::{Compaction, Hosted, Media, Result, Summary, Unknown};
         let mode = match body {
             Body::Text(_) if self.has_list => OutputMode::Whole,
             Body::Text(_) => OutputMode::Content,
@@ -91,12 +92,9 @@ impl ChatEncoder {
                 None if self.is_own => OutputMode::Whole,
                 Some(_) | None => OutputMode::Call(self.next_call()),
             },
-            Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => OutputMode::Whole,
+            Media(_) | Result(_) | Hosted(_) | Compaction | Summary { .. } | Unknown => {
+                OutputMode::Whole
+            }
         };
         let frames = match (&mode, body) {
             (OutputMode::Call(number), Body::Call(call)) => {

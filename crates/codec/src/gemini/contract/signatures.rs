@@ -221,6 +221,7 @@ impl GeminiRequest<'_> {
 
     /// Reports a signed part that is missing from the request.
     fn report_missing_part(&self, change: &Change<'_>) -> Option<Finding> {
+        use Body::{Compaction, Hosted, Media, Result, Summary, Unknown};
         // The target could not read parts that another endpoint signed, so they may be omitted.
         let issued = change.issued.filter(|issued| self.is_accepted(*issued))?;
         let part_name = match &issued.item.body {
@@ -229,12 +230,7 @@ impl GeminiRequest<'_> {
             Body::Thought(_) => "a thought",
             Body::Text(text) if text.is_empty() => "an empty text",
             Body::Text(_) => "a text",
-            Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => "a part",
+            Media(_) | Result(_) | Hosted(_) | Compaction | Summary { .. } | Unknown => "a part",
         };
         let message = format!(
             "{part_name} of an earlier response was issued with a signature and is missing"

@@ -89,6 +89,7 @@ impl ResponsesOpenElement {
 
     /// Assembles the element from the content received so far.
     pub(super) fn assemble(&self) -> Json {
+        use Kind::{Compaction, CustomResult, HostedCall, HostedResult, Message, Result, Unknown};
         let texts = |kind: &str, texts: &BTreeMap<usize, String>| {
             json::array(|a| {
                 for text in texts.values() {
@@ -115,13 +116,9 @@ impl ResponsesOpenElement {
             Kind::CustomCall => {
                 vec![("input", Some(json::string(&self.arguments)))]
             }
-            Kind::Message
-            | Kind::Result
-            | Kind::CustomResult
-            | Kind::HostedCall
-            | Kind::HostedResult
-            | Kind::Compaction
-            | Kind::Unknown => Vec::new(),
+            Message | Result | CustomResult | HostedCall | HostedResult | Compaction | Unknown => {
+                Vec::new()
+            }
         };
         draft::edit_object(Some(&self.start), &changes)
     }

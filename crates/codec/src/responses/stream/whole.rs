@@ -12,6 +12,7 @@ use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 impl ResponsesEncoder {
     /// Emits all events of a complete element.
     pub(super) fn write_whole_element(&mut self, at: usize, group: &[&Item]) {
+        use Kind::{Compaction, CustomResult, HostedCall, HostedResult, Result, Unknown};
         let reply_id = self.id.clone();
         let new_id = |kind: &str| encode::generated_id(kind, reply_id.as_deref(), at);
         let Some(element) = encode::output(group, new_id) else { return };
@@ -33,12 +34,7 @@ impl ResponsesEncoder {
             Kind::CustomCall => {
                 self.arguments(place, node, "custom_tool_call_input", "input");
             }
-            Kind::Result
-            | Kind::CustomResult
-            | Kind::HostedCall
-            | Kind::HostedResult
-            | Kind::Compaction
-            | Kind::Unknown => {}
+            Result | CustomResult | HostedCall | HostedResult | Compaction | Unknown => {}
         }
         self.item("response.output_item.done", at, &element);
     }

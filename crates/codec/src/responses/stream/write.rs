@@ -123,17 +123,13 @@ impl ResponsesEncoder {
     }
 
     fn write_opened(&mut self, index: u32, body: &Body) {
+        use Body::{Call, Compaction, Hosted, Media, Result, Unknown};
         let (kind, prefix) = match body {
             Body::Text(_) | Body::Summary { .. } => (EventFamily::Text, "msg"),
             Body::Thought(_) => (EventFamily::Summary, "rs"),
             // The free-text input of a custom call is emitted once complete.
             Body::Call(call) if !call.custom => (EventFamily::Arguments, "fc"),
-            Body::Call(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => return,
+            Call(_) | Media(_) | Result(_) | Hosted(_) | Compaction | Unknown => return,
         };
         let at = self.reserve_output_index();
         let id = self.generated_id(prefix, at);
@@ -339,6 +335,7 @@ impl LiveItem {
 
 /// Returns the form of an element for its opening event, before its content is known.
 pub(super) fn opening_form_of(body: &Body, id: &str) -> Json {
+    use Body::{Compaction, Hosted, Media, Result, Summary, Text, Unknown};
     json::object(|o| {
         o.string("id", id);
         match body {
@@ -350,13 +347,7 @@ pub(super) fn opening_form_of(body: &Body, id: &str) -> Json {
             Body::Thought(_) => {
                 o.string("type", "reasoning").array("summary", |_| {});
             }
-            Body::Text(_)
-            | Body::Summary { .. }
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => {
+            Text(_) | Summary { .. } | Media(_) | Result(_) | Hosted(_) | Compaction | Unknown => {
                 o.string("type", "message").string("status", "in_progress");
                 o.string("role", "assistant").array(CONTENT, |_| {});
             }

@@ -14,6 +14,7 @@ use crate::wires::claude::{Block, is_claude};
 use crate::wires::{Exchange, openai, set};
 
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
+    use StopReason::{Cut, Done, Other, Paused, Sequence};
     let request = exchange.request;
     let is_router = request.row.dialect.channel == Channel::Details;
     let vendor = Vendor::from_profile(&turn.target.profile);
@@ -22,11 +23,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
         StopReason::Tools => "tool_calls",
         StopReason::Length => "length",
         StopReason::Refused(_) => "content_filter",
-        StopReason::Done
-        | StopReason::Sequence(_)
-        | StopReason::Paused
-        | StopReason::Cut
-        | StopReason::Other(_) => "stop",
+        Done | Sequence(_) | Paused | Cut | Other(_) => "stop",
     };
     let message = writer.message();
     let mut choice =
