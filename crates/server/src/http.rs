@@ -135,8 +135,7 @@ async fn serve_gateway(
     request: HttpRequest,
     classified: Option<(Wire, GatewayRoute)>,
 ) -> Response {
-    let target = target_of(&request);
-    let (parts, body) = request.into_parts();
+    let (target, (parts, body)) = (target_of(&request), request.into_parts());
     respond(&server.gateway, &parts, target, body, classified).await.into_response()
 }
 

@@ -36,14 +36,14 @@ pub fn on_small_disk(test: &str, kilobytes: u32, body: impl FnOnce(&Path)) {
     let output = command.output();
     // Only the empty mount point is left.
     drop(std::fs::remove_dir(&folder));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output {
-        Ok(output) if output.status.success() => println!("{}", text(&output.stdout)),
+        Ok(output) if output.status.success() => println!("{}", lossy(&output.stdout)),
         // If the test did not start, its output does not contain this line.
-        Ok(output) if !text(&output.stdout).contains("running 1 test") => {
-            crate::skip(&format!("cannot mount a disk here: {}", text(&output.stderr).trim()));
+        Ok(output) if !lossy(&output.stdout).contains("running 1 test") => {
+            crate::skip(&format!("cannot mount a disk here: {}", lossy(&output.stderr).trim()));
         }
-        Ok(output) => panic!("{}{}", text(&output.stdout), text(&output.stderr)),
+        Ok(output) => panic!("{}{}", lossy(&output.stdout), lossy(&output.stderr)),
         Err(error) => crate::skip(&format!("cannot mount a disk here: {error}")),
     }
 }

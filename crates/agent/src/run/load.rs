@@ -127,8 +127,8 @@ impl Runner {
         };
         let (casting, progress) = self.load_progress(tenant, &head).await?;
         let cast = Arc::new(ResolvedRun::new(casting, Arc::clone(&self.counter))?);
-        let (held, context) = LeasedRun::new(self, tenant.clone(), head.log.clone(), thread);
-        Ok((held, State::from_parts(cast, context, progress)))
+        let (leased, context) = LeasedRun::new(self, tenant.clone(), head.log.clone(), thread);
+        Ok((leased, State::from_parts(cast, context, progress)))
     }
 
     /// Reads the declaration and the progress of a run.

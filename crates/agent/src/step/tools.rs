@@ -259,6 +259,7 @@ impl Step {
 
     /// Handles results of tools that the caller executes.
     pub(super) fn on_client_tools_returned(&mut self, returned: &[ToolCompletion]) -> StepResult {
+        use Stage::{Approval, Begun, Client, Question, Queued};
         self.check_open()?;
         let mut positions = Vec::with_capacity(returned.len());
         for completion in returned {
@@ -270,9 +271,9 @@ impl Step {
                     continue;
                 }
                 Some(Stage::Done) => "already has a result",
-                Some(Stage::Client { .. } | Stage::Queued | Stage::Begun)
-                | Some(Stage::Approval { .. } | Stage::Question { .. })
-                | None => "does not wait for a result from the caller",
+                Some(Client { .. } | Queued | Approval { .. } | Question { .. } | Begun) | None => {
+                    "does not wait for a result from the caller"
+                }
             };
             return Err(Refusal::conflict(format!("call {} {problem}", completion.call)));
         }

@@ -127,7 +127,7 @@ pub(crate) struct ClaudeSettings<'c> {
     pub(crate) betas: Option<String>,
 }
 
-impl<'c> ClaudeSettings<'c> {
+impl ClaudeSettings<'_> {
     pub(crate) fn thinking_mode(&self) -> ThinkingMode {
         ThinkingMode::from_node(self.thinking)
     }

@@ -135,7 +135,7 @@ impl ChatMessageBuilder {
                 for content in contents {
                     match content {
                         MessageContent::Own(text) => {
-                            joined.push_str(&text.tree().root().text().unwrap_or_default())
+                            joined.push_str(&text.tree().root().text().unwrap_or_default());
                         }
                         MessageContent::Text(text) => {
                             if !joined.is_empty() {
