@@ -19,6 +19,7 @@
 //!    of both turns are equal;
 //! 3. the complete chain: the system prompt and every visible turn. If several captured turns
 //!    match, the newest is used and the others are counted.
+//!
 //! The engine then follows the parent links of the turn it found, so branches of a conversation are
 //! never mixed. A captured turn is used only if it belongs to the request's end user. A turn that
 //! the client sent intact is not changed. Any other turn is replaced by the captured turn, with the

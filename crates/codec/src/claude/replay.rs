@@ -166,15 +166,12 @@ impl<'c> Inspection<'_, 'c, '_> {
         block: &ClaudeBlock<'c>,
         change: &Change<'_>,
     ) -> Option<Finding> {
+        use ChangeKind::{SealAltered, SealDropped, SealMoved, SealReencoded};
         let is_compaction = block.kind == ClaudeBlockKind::Compaction;
         let is_text = matches!(change.kind, ChangeKind::TextEdited { .. });
-        let is_seal = matches!(
-            change.kind,
-            ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded | ChangeKind::SealMoved
-        );
+        let is_seal = matches!(change.kind, SealAltered { .. } | SealReencoded | SealMoved);
         // Citations may be omitted from a text.
-        let is_dropped =
-            change.kind == ChangeKind::SealDropped && block.kind != ClaudeBlockKind::Text;
+        let is_dropped = change.kind == SealDropped && block.kind != ClaudeBlockKind::Text;
         let is_changed = is_seal || is_dropped || (is_text && is_compaction);
         // A Seal from another wire or account cannot be restored.
         let is_own = change.issued.is_some_and(|issued| self.issued_block(issued.item).is_some());
