@@ -378,8 +378,7 @@ mod tests {
         });
         let request = HttpRequest::builder().method(method).uri(target).body(Body::empty());
         router.call(request.ok()?).await.ok()?;
-        let route = lock(&found).take();
-        route
+        lock(&found).take()
     }
 
     async fn op(method: &str, path: &str) -> Option<Op> {
