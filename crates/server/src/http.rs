@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{RawPathParams, Request as HttpRequest, State};
-use axum::http::Version;
+use axum::extract::{Request as HttpRequest, State};
 use axum::http::request::Parts;
+use axum::http::{Method, Version};
 use axum::response::Response;
-use axum::routing::{any, get, post};
+use axum::routing::any;
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
@@ -28,7 +28,6 @@ use crate::openapi::openapi;
 use crate::redact::redact_response;
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routes::{Op, RouteMatch, perform};
-use crate::url::decode_segment;
 use crate::{health, routes};
 
 /// The gateway and the optional agent API, served on one port.
@@ -63,13 +62,15 @@ impl Server {
             );
         for (path, wire, route) in &FIXED_PATHS {
             let serve = move |State(server): SharedServer, request: HttpRequest| async move {
-                serve_gateway(&server, request, Some((wire.clone(), route.clone()))).await
+                let is_post = request.method() == Method::POST;
+                let classified = is_post.then(|| (wire.clone(), route.clone()));
+                serve_gateway(&server, request, classified).await
             };
-            router = router.route(path, post(serve).fallback(serve_any));
+            router = router.route(path, any(serve));
         }
         if let Some(agents) = &self.agents {
             for path in assets::paths() {
-                router = router.route(&path, get(serve_console).fallback(serve_any));
+                router = router.route(&path, any(serve_console));
             }
             router = router
                 .route(
@@ -80,8 +81,8 @@ impl Server {
                 .route("/docs/", any(async || health::api_page().into_response()));
             router = routes::add_paths(router, |path| {
                 let agents = Arc::clone(agents);
-                any(move |State(server): SharedServer, ids: RawPathParams, request: HttpRequest| {
-                    serve_agent_api(server, agents, path, ids, request)
+                any(move |State(server): SharedServer, request: HttpRequest| {
+                    serve_agent_api(server, agents, path, request)
                 })
             });
         }
@@ -110,12 +111,10 @@ async fn serve_agent_api(
     server: Arc<Server>,
     agents: Arc<AgentApi>,
     route: &'static str,
-    ids: RawPathParams,
     request: HttpRequest,
 ) -> Response {
-    let target = target_of(&request);
-    let ids = ids.iter().map(|(_, id)| decode_segment(id)).collect();
-    let Some(found) = routes::find(route, request.method().as_str(), &target, ids) else {
+    let found = routes::find(route, request.method().as_str(), &target_of(&request));
+    let Some(found) = found else {
         return serve_gateway(&server, request, None).await;
     };
     let (gateway, (parts, body)) = (&server.gateway, request.into_parts());

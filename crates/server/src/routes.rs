@@ -37,7 +37,7 @@ use crate::routes::parameters::{
     REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS,
     STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
 };
-use crate::url::Query;
+use crate::url::{Query, decode_segment};
 use crate::{console, letta};
 
 /// An HTTP route of the agent API.
@@ -318,17 +318,20 @@ pub(crate) fn add_paths<S: Clone + Send + Sync + 'static>(
     })
 }
 
-/// Returns the operation at a path that [`add_paths`] added, for a request with this method, target
-/// and ids. Returns `None` if the request belongs to another dialect. A target is a path with a
-/// query.
-pub(crate) fn find(path: &str, method: &str, target: &str, ids: Vec<Name>) -> Option<RouteMatch> {
+/// Returns the operation at a path that [`add_paths`] added, for a request with this method and
+/// target. Returns `None` if the path has no operation for the method, or if the request belongs to
+/// another dialect. A target is a path with a query.
+pub(crate) fn find(path: &str, method: &str, target: &str) -> Option<RouteMatch> {
     let route = ROUTES.iter().find(|route| {
         // A run's stream is also available with GET.
         let is_method = route.method == method || (route.op == Op::RunStream && method == "GET");
         is_method && without_slash(route.path) == path
     })?;
     let (requested, query) = target.split_once('?').unwrap_or((target, ""));
-    let is_ours = requested.starts_with("/letta/") || is_ours(route.op, requested, &ids);
+    let own = requested.strip_prefix("/letta").unwrap_or(requested);
+    let ids = path.split('/').zip(own.split('/')).filter(|(name, _)| name.starts_with('{'));
+    let ids: Vec<Name> = ids.map(|(_, id)| decode_segment(id)).collect();
+    let is_ours = own != requested || is_ours(route.op, requested, &ids);
     is_ours.then(|| RouteMatch { op: route.op, ids, query: Query::parse(query) })
 }
 
@@ -354,7 +357,6 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::body::Body;
-    use axum::extract::RawPathParams;
     use axum::http::Request as HttpRequest;
     use axum::routing::any;
     use throughline_core::Request;
@@ -363,17 +365,15 @@ mod tests {
     use super::*;
     use crate::gateway::{GatewayRoute, classify};
     use crate::sync::lock;
-    use crate::url::decode_segment;
 
     /// Sends a request through a router and returns the route that was found.
     async fn route(method: &str, target: &str) -> Option<RouteMatch> {
         let found = Arc::new(Mutex::new(None));
         let mut router = add_paths(Router::new(), |path| {
             let found = Arc::clone(&found);
-            any(async move |ids: RawPathParams, request: HttpRequest<Body>| {
-                let ids = ids.iter().map(|(_, id)| decode_segment(id)).collect();
+            any(async move |request: HttpRequest<Body>| {
                 let target = request.uri().to_string();
-                *lock(&found) = find(path, request.method().as_str(), &target, ids);
+                *lock(&found) = find(path, request.method().as_str(), &target);
             })
         });
         let request = HttpRequest::builder().method(method).uri(target).body(Body::empty());
@@ -387,10 +387,10 @@ mod tests {
 
     #[tokio::test]
     async fn match_route_returns_operation_and_decoded_ids() {
-        let found = route("PATCH", "/v1/agents/agent-1/tools/approval/a%20b?x=1").await;
+        let found = route("PATCH", "/letta/v1/agents/agent-1/tools/approval/a%2520b%FF?x=1").await;
         let found =
             found.map(|found| (found.op, found.ids, found.query.get("x").map(ToString::to_string)));
-        let ids = ["agent-1", "a b"].map(Name::from).to_vec();
+        let ids = ["agent-1", "a%20b\u{fffd}"].map(Name::from).to_vec();
         assert_eq!(found, Some((Op::ToolApproval, ids, Some("1".to_owned()))));
         assert_eq!(op("GET", "/v1/agents").await, Some(Op::ListAgents));
         assert_eq!(op("GET", "/v1/agents/").await, Some(Op::ListAgents));

@@ -117,7 +117,7 @@ fn import_failure(store: &OpenStore, source: &ExportSource, error: StoreError) -
     match error {
         StoreError::Conflict { log, expected: 1.., .. } => Failure::Outside(anyhow::anyhow!(
             "the import is incomplete, because another process wrote to {log} at the same time; \
-             delete the imported threads with `throughline forget`, or import into another \
+             erase the imported threads with `throughline forget`, and import into another \
              tenant with --tenant"
         )),
         StoreError::Conflict { log, .. } => Failure::Outside(anyhow::anyhow!(

@@ -366,8 +366,8 @@ fn missing_thoughts<'c>(
 }
 
 /// Returns the sort key of a change: 0 for changed Seals or texts, 1 for Seals that the model
-/// cannot read, 2 for all other changes. Changed positions come last, because the provider drops an
-/// unreadable block at any position.
+/// cannot read, 2 for parts that are missing, moved, reordered, duplicated or sent as text. Changed
+/// positions come last, because the provider drops an unreadable block at any position.
 fn change_priority(kind: ChangeKind) -> u8 {
     use ChangeKind::{Duplicated, PartDropped, PartMoved, Reordered, SentAsText};
     let is_position = matches!(kind, PartDropped | PartMoved | Reordered | Duplicated | SentAsText);

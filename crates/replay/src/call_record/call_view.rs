@@ -20,12 +20,12 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
             o.string("thread", &turn.log.0);
             o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
         }
-        let is_renamed = |key: &Node<'_>| OWN.iter().any(|name| key.is(name));
+        let is_own = |key: &Node<'_>| OWN.iter().any(|name| key.is(name));
         for (key, value) in account.members() {
             if key.is("attempts") {
                 // Earlier versions stored the error as `said`.
                 put_renamed(o, "attempts", value, ("said", "error"));
-            } else if !is_renamed(&key) && !key.is("target") {
+            } else if !is_own(&key) && !key.is("target") {
                 o.node(&key.text().unwrap_or_default(), value);
             }
         }

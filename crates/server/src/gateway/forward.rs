@@ -401,10 +401,10 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns 405 with the methods that the path supports.
+/// Returns 405 with the allowed methods.
 pub(crate) fn method_not_allowed(wire: &Wire, method: &str, methods: &[&str]) -> GatewayResponse {
     let allowed = methods.join(", ");
-    let message = format!("{method} is not allowed for this path; use {allowed}");
+    let message = format!("{method} is not allowed here; allowed methods: {allowed}");
     GatewayError::new(405, message).to_response(wire).with_header("allow", allowed)
 }
 

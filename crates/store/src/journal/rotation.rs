@@ -18,8 +18,9 @@ pub struct RotationReport {
 }
 
 impl Journal {
-    /// Re-wraps all salts with the master key `to`. Before the rotation, restart all other
-    /// processes with the new key as the master key and the previous key as a retired key.
+    /// Re-wraps all salts with the master key `to`. If the store already has a master key, restart
+    /// all other processes before the rotation, with the new key as the master key and the previous
+    /// key as a retired key.
     pub async fn rotate(
         &self,
         to: &MasterKey,
