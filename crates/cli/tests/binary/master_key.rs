@@ -23,7 +23,11 @@ fn store_opens_only_with_its_master_key() {
         assert!(output.err.contains(message), "{}", output.err);
         assert!(!output.err.contains(&old) && !output.err.contains(&new), "a key was shown");
     };
-    assert_failure(&store.run(&["threads"]), 69, "--master-key-file or THROUGHLINE_MASTER_KEY");
+    assert_failure(
+        &store.run(&["threads"]),
+        69,
+        "or in the environment variable THROUGHLINE_MASTER_KEY",
+    );
     assert_failure(
         &store.run(&["threads", "--master-key-file", "new.key"]),
         69,
