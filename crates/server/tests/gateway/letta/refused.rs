@@ -157,7 +157,7 @@ async fn decisions_are_made_only_once() {
         waiting.gateway.request("POST", &waiting.path(), &waiting.right()).await;
         waiting.ended().await;
         let error = waiting.refused(409, &waiting.right()).await;
-        assert!(error.contains("waits"), "{error}");
+        assert!(error.contains("is not waiting"), "{error}");
         assert_eq!((waiting.ran(), waiting.status().await), (waiting.runs(), json!("completed")));
     }
 }
