@@ -60,7 +60,7 @@ mod tests {
 
     const KEY: &str = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
 
-    /// Returns the text that is released for `text` in pieces of `size` characters, without the end.
+    /// Returns the text that is released for pieces of `size` characters, before the end.
     fn released(redactor: &mut StreamRedactor, text: &str, size: usize) -> String {
         let policy = RedactionPolicy::default();
         let letters: Vec<char> = text.chars().collect();
