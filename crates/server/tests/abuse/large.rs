@@ -16,11 +16,12 @@ use crate::house::{ANSWER, RawGateway, RawGatewayOptions, RawProvider, store};
 
 const MIB: usize = 1 << 20;
 
-/// Runs the gateway for the large-request test, which starts this function in a child process.
+/// Maximum memory above idle per byte of a request of at least 1 MiB, for accepted and refused
+/// requests.
 const MAX_FACTOR_ACCEPTED: f64 = 24.0;
 const MAX_FACTOR_REJECTED: f64 = 4.0;
 
-/// Runs the gateway of the test below in a child process.
+/// Runs the gateway for the large-request test, which starts this function in a child process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_for_large_requests() {
     let Some(provider) = child_task() else { return };

@@ -40,10 +40,10 @@ pub(crate) const STREAM: &str = concat!(
 /// The head of a streamed response that ends when the connection closes.
 pub(crate) const STREAM_HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-/// A whole response: 100 input tokens, 20 output tokens.
+/// The body of a complete response with 100 input tokens and 20 output tokens.
 pub(crate) const ANSWER: &str = r#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}"#;
 
-/// A complete response with 100 input tokens and 20 output tokens.
+/// Formats a complete HTTP response.
 pub(crate) fn http_response(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -85,7 +85,7 @@ impl RawProvider {
         Self { url, open }
     }
 
-    /// Passes each connection to `act` after reading the request.
+    /// Sends this text for each request and closes the connection.
     pub(crate) async fn with_reply(text: impl Into<String>) -> Self {
         let text: Arc<str> = text.into().into();
         Self::with_handler(move |mut stream| {
@@ -103,7 +103,7 @@ impl RawProvider {
         Self { url: url.to_owned(), open: Arc::default() }
     }
 
-    /// Returns a provider that points to this address, without starting a server.
+    /// Waits until no client is connected to the provider.
     pub(crate) async fn is_alone(&self) {
         until(|| self.open.load(Ordering::SeqCst) == 0).await;
     }
@@ -116,7 +116,7 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Waits until no client is connected to the provider.
+/// Reads a request with its body; `None` if the caller disconnects early.
 async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut read = Vec::new();
     loop {
