@@ -43,8 +43,7 @@ pub struct Price {
     pub cached: u64,
     /// Input tokens that were written to a cache.
     pub written: u64,
-    /// Returns the cost of this usage in trillionths of a dollar. In this unit, even the cost of a
-    /// single token is exact.
+    /// Output tokens.
     pub output: u64,
 }
 

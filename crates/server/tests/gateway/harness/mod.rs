@@ -28,7 +28,7 @@ pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
 /// A route whose first target is an unreachable Claude and whose second target is a GPT.
 pub(crate) const FALLBACK: &str = "fallback";
-/// A route with two targets: an unreachable Claude first, then a GPT.
+/// An endpoint without a listener.
 pub(crate) const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
