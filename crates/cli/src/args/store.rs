@@ -177,7 +177,7 @@ pub(crate) struct Forget {
     /// Erase only the Item with this id, not the whole Thread
     #[arg(long, value_name = "ITEM", value_parser = non_empty())]
     pub(crate) item: Option<String>,
-    /// Skip the confirmation prompt
+    /// Skip the confirmation prompt; required if standard input is not a terminal
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -199,7 +199,7 @@ pub(crate) struct Prune {
     /// List the Threads that would be erased, but erase nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Skip the confirmation prompt
+    /// Skip the confirmation prompt; required if standard input is not a terminal
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]

@@ -18,11 +18,7 @@ use crate::print::text::{self, count, plain, stored_size};
 use crate::store::{self, IfMissing, OpenStore};
 
 pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
-    if !options.yes && !std::io::stdin().is_terminal() {
-        let message = "forgotten content cannot be recovered, and standard input is not a terminal: \
-                       add --yes to confirm";
-        return Err(Failure::Usage(message.to_owned()));
-    }
+    require_confirmation(options.yes, "forgotten")?;
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let thread = LogId::from(options.thread.as_str());
         let head = store.thread(&thread)?;
@@ -64,6 +60,7 @@ fn confirm_forget(store: &OpenStore, options: &Forget, head: &LogHead) -> Result
 
 pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
     const DAY: u64 = 24 * 60 * 60;
+    require_confirmation(options.yes || options.dry_run, "pruned")?;
     let retention = Retention {
         older_than: options.days.map(|days| Duration::from_secs(u64::from(days) * DAY)),
         at_most_bytes: options.bytes,
@@ -74,12 +71,10 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
         let erased = if options.dry_run || threads.is_empty() {
             None
         } else {
-            // Without a terminal, as in a nightly job, no confirmation is requested.
-            let is_asked = !options.yes && std::io::stdin().is_terminal();
             let bytes = stored_size(threads.iter().map(|(_, bytes)| bytes).sum());
             let all = count(threads.len(), "thread");
             let question = format!("Erase the content of {all} ({bytes}) permanently?");
-            if is_asked && !confirm(&question)? {
+            if !options.yes && !confirm(&question)? {
                 return Err(Failure::Interrupted("nothing was erased".to_owned()));
             }
             let progress = Progress::new("pruning", options.common.format);
@@ -135,6 +130,17 @@ fn json_of(options: &Prune, threads: &[(LogHead, u64)], erased: Option<&ErasureR
         "bytes": erased.map_or(bytes, |erased| erased.bytes),
         "unreached": erased.map(|erased| &*erased.unreached).unwrap_or_default(),
     })
+}
+
+/// Fails if an erasure is not confirmed yet and the command cannot prompt for the confirmation.
+fn require_confirmation(is_confirmed: bool, erased: &str) -> Result<()> {
+    if is_confirmed || std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{erased} content cannot be recovered, and standard input is not a terminal: add --yes to \
+         confirm"
+    )))
 }
 
 /// Prompts the user to type `yes`. Any other input means no.

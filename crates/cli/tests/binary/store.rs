@@ -58,9 +58,10 @@ fn store_session_matches_its_snapshot() {
         &["forget", "--thread", "trip", "--item", "t1"],
         &["forget", "--thread", "trip", "--item", "t1", "--yes"],
         &["items", "trip-2"],
-        &["prune", "--days", "30"],
+        &["prune", "--days", "30", "--yes"],
         &["prune", "--bytes", "100", "--dry-run"],
         &["prune", "--bytes", "100"],
+        &["prune", "--bytes", "100", "--yes"],
         &["threads"],
         &["verify", "--manifest", "manifest.json"],
     ]);
@@ -411,7 +412,7 @@ fn open_errors_state_the_remedy() {
         &["fork", "x"],
         &["verify"],
         &["forget", "--thread", "x", "--yes"],
-        &["prune", "--days", "1"],
+        &["prune", "--days", "1", "--yes"],
         &["backup", "b.db"],
         &["stats"],
     ] {
@@ -485,7 +486,7 @@ fn open_errors_state_the_remedy() {
         (&["threads"][..], "the tenant default has no threads"),
         (&["runs"], "the tenant default has no runs"),
         (&["verify"], "is intact"),
-        (&["prune", "--days", "1"], "nothing expires"),
+        (&["prune", "--days", "1", "--yes"], "nothing expires"),
     ] {
         let output = empty.run(command);
         assert_eq!((output.code, output.err.as_str()), (0, ""), "{command:?}");
@@ -546,6 +547,7 @@ fn usage_errors_change_nothing() {
         (&["prune"], 2, "--days <N>|--bytes <SIZE>"),
         (&["prune", "--bytes", "much"], 2, "expected a number of bytes"),
         (&["prune", "--days", "0"], 2, "0 is not in 1..=100000"),
+        (&["prune", "--bytes", "0"], 2, "add --yes to confirm"),
         (&["backup", "a.db"], 2, "already exists"),
         (&["backup", "none/b.db"], 69, "none/b.db"),
         (&["rotate"], 2, "--new-key-file <FILE>"),
