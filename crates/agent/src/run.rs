@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Body, Clock, CostEstimator, EventWriter, IdGenerator, LogHead, LogId,
-    ModelError, ModelRegistry, NewRecord, Receipt, Store, StoreError, Tenant, ThreadSecret,
+    Append, Batch, Body, Clock, CostEstimator, ElisionReason, EventWriter, IdGenerator, LogHead,
+    LogId, ModelError, ModelRegistry, NewRecord, Receipt, Store, StoreError, Tenant, ThreadSecret,
     TokenCounter, Usage,
 };
 use throughline_json::{self as json, Name};
@@ -165,6 +165,14 @@ pub enum RunError {
         run: Name,
         /// What is missing or invalid in the stored records.
         problem: Name,
+    },
+    /// The content of the run was erased, so the run cannot be read or continued.
+    #[error("run {run} was erased ({reason}) and can no longer be used; start a new run")]
+    Erased {
+        /// Id of the erased run.
+        run: Name,
+        /// Why the content was erased.
+        reason: ElisionReason,
     },
 }
 
@@ -432,10 +440,15 @@ impl Runner {
         }
     }
 
+    /// Returns the head of a run's log. Fails if the run does not exist or was erased.
     pub(crate) async fn head(&self, tenant: &Tenant, run: &LogId) -> RunResult<LogHead> {
         let head = self.store.log(tenant, run).await?;
         let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
-        Ok(head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?)
+        let head = head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?;
+        match head.gone {
+            Some(reason) => Err(RunError::Erased { run: run.0.clone(), reason }),
+            None => Ok(head),
+        }
     }
 
     /// Derives a Thread's secret, which is used to derive the nonces in the envelopes of plain

@@ -161,9 +161,10 @@ impl AgentContext {
             RunError::Damaged { .. } => {
                 Failure::BadData(format!("{error}; run `throughline verify` to locate the problem"))
             }
-            RunError::Refused(_) | RunError::Model(_) | RunError::Busy { .. } => {
-                Failure::Usage(error.to_string())
-            }
+            RunError::Refused(_)
+            | RunError::Model(_)
+            | RunError::Busy { .. }
+            | RunError::Erased { .. } => Failure::Usage(error.to_string()),
         }
     }
 }

@@ -138,7 +138,8 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<LogHead>>;
 
-    /// Lists the pending approvals and questions of one log, or of all the tenant's logs.
+    /// Lists the pending approvals and questions of one log, or of all the tenant's logs. The
+    /// requests of erased logs are not listed.
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

@@ -45,9 +45,9 @@ use throughline_core::{LogHead, LogId};
 use crate::api::{ApiRequest, ApiResult};
 
 impl ApiRequest<'_> {
-    /// Finds the newest run of a Thread; `None` if the Thread has no run.
+    /// Finds the newest run of a Thread; `None` if the Thread has no run or was erased.
     async fn newest_run(&self, thread: &LogId) -> ApiResult<Option<LogHead>> {
         let found = runs::run_heads(self, thread, None, 1).await?;
-        Ok(found.into_iter().next())
+        Ok(found.into_iter().next().filter(|head| head.gone.is_none()))
     }
 }

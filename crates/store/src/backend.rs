@@ -176,7 +176,8 @@ pub(crate) trait Backend: Driver {
         first(self.query(&sql, &values![tenant, blob]), decode)
     }
 
-    /// Returns the requests that wait for a person's decision, including expired requests.
+    /// Returns the requests that wait for a person's decision, including expired requests but
+    /// without the requests of erased logs.
     fn pending(&self, tenant: &Tenant, log: Option<&LogId>) -> StoreFuture<'_, Vec<PendingEntry>> {
         let of_log = log.map_or(String::new(), |_| {
             format!("AND p.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)")
@@ -184,7 +185,8 @@ pub(crate) trait Backend: Driver {
         let sql = format!(
             "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires, p.expires <= {} \
              FROM pending p JOIN logs l ON l.id = p.log \
-             WHERE p.tenant = {TENANT} AND p.taken IS NULL {of_log} ORDER BY p.opened, p.id",
+             WHERE p.tenant = {TENANT} AND p.taken IS NULL AND l.gone IS NULL {of_log} \
+             ORDER BY p.opened, p.id",
             self.dialect().now
         );
         let mut values = values![tenant].to_vec();
@@ -423,8 +425,9 @@ pub(crate) trait Backend: Driver {
              CAST(coalesce(sum(last - coalesce(fork_at, 0)), 0) AS bigint), \
              CAST(coalesce(sum(bytes), 0) AS bigint), (SELECT count(*) FROM blobs), \
              (SELECT CAST(coalesce(sum(length(content)), 0) AS bigint) FROM blobs), \
-             (SELECT count(*) FROM turns), (SELECT count(*) FROM pending WHERE taken IS NULL \
-             AND (expires IS NULL OR expires > {})), (SELECT count(*) FROM segments), \
+             (SELECT count(*) FROM turns), (SELECT count(*) FROM pending p JOIN logs l \
+             ON l.id = p.log WHERE p.taken IS NULL AND l.gone IS NULL \
+             AND (p.expires IS NULL OR p.expires > {})), (SELECT count(*) FROM segments), \
              (SELECT count(*) FROM manifests) FROM logs",
             self.dialect().now
         );

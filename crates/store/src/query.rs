@@ -73,7 +73,8 @@ pub struct Stats {
     pub blob_bytes: u64,
     /// Number of captured turns in the Vault.
     pub turns: u64,
-    /// Number of unexpired requests that wait for a person's decision.
+    /// Number of unexpired requests that wait for a person's decision. Requests of erased logs are
+    /// not counted.
     pub pending: u64,
     /// Number of chain segments: one per tenant and writer.
     pub segments: u64,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use throughline_core::{
-    ErasureEpoch, FoldedLog, Item, LogHead, LogId, Record, Store, StoreError, Tenant, kind,
-    restore_items,
+    Content, ErasureEpoch, FoldedLog, Item, LogHead, LogId, Record, Store, StoreError, Tenant,
+    kind, restore_items,
 };
 use throughline_json::Tree;
 use throughline_spec::{SmartState, ThreadState};
@@ -139,9 +139,9 @@ impl Runner {
     ) -> RunResult<(RunSpec, Progress)> {
         let run = &head.log;
         let first = self.store.read(tenant, run, 0, 1).await?;
-        let casting = parse(run, first.first(), "the record of its agents was deleted")?;
+        let casting = parse(run, first.first(), "the record of its agents is missing")?;
         let checkpoint = self.store.checkpoint(tenant, run, head.last).await?;
-        let progress = parse(run, checkpoint.as_ref(), "its last checkpoint was deleted")?;
+        let progress = parse(run, checkpoint.as_ref(), "its last checkpoint is missing")?;
         Ok((casting, progress))
     }
 }
@@ -154,11 +154,15 @@ pub(crate) fn damaged(run: &LogId, problem: impl Display) -> RunError {
     RunError::Damaged { run: run.0.clone(), problem: problem.to_string().into() }
 }
 
-/// Parses a record's content. `deleted` is the error message to use if the content was erased.
-fn parse<T: DeserializeOwned>(run: &LogId, record: Option<&Record>, deleted: &str) -> RunResult<T> {
-    let content = record.and_then(|record| record.content.bytes());
-    let content = content.ok_or_else(|| damaged(run, deleted))?;
-    serde_json::from_slice(content).map_err(|error| damaged(run, error))
+/// Parses a record's content. `absent` is the error message to use if there is no record.
+fn parse<T: DeserializeOwned>(run: &LogId, record: Option<&Record>, absent: &str) -> RunResult<T> {
+    let record = record.ok_or_else(|| damaged(run, absent))?;
+    match &record.content {
+        Content::Here(content) => {
+            serde_json::from_slice(content).map_err(|error| damaged(run, error))
+        }
+        Content::Gone(reason) => Err(RunError::Erased { run: run.0.clone(), reason: *reason }),
+    }
 }
 
 fn decode_items(records: &[Record]) -> Result<Vec<(u64, Item)>, StoreError> {

@@ -109,8 +109,11 @@ async fn run_of_pending(context: &AgentContext, id: &str, kind: &str) -> Result<
 async fn decided(context: &AgentContext, id: &str) -> Result<Option<String>> {
     let Some((run, _)) = id.rsplit_once('.') else { return Ok(None) };
     let run = LogId::from(run);
-    if context.run(context.journal.log(&context.tenant, &run)).await?.is_none() {
-        return Ok(None);
+    let head = context.run(context.journal.log(&context.tenant, &run)).await?;
+    let Some(head) = head else { return Ok(None) };
+    if head.gone.is_some() {
+        // Fails with an error that names the erased run.
+        context.run(context.runner.status(&context.tenant, &run)).await?;
     }
     let is_decision = |event: &RunEvent| match event {
         RunEvent::ToolApproval(event) => {

@@ -1,6 +1,6 @@
 //! `throughline narrate`: prints the events of a run as sentences with timestamps.
 
-use throughline_agent::Narrator;
+use throughline_agent::{Narrator, RunError};
 use throughline_core::{LogId, LogKind, Store as _};
 use throughline_spec::RedactionPolicy;
 
@@ -28,6 +28,10 @@ pub(crate) fn run(options: &Narrate) -> Result<()> {
             return Err(Failure::Usage(format!(
                 "{name} is a thread, not a run; `throughline runs --thread {name}` lists its runs"
             )));
+        }
+        if let Some(reason) = head.gone {
+            let erased = RunError::Erased { run: run.0, reason };
+            return Err(Failure::Usage(erased.to_string()));
         }
         let mut narrator = Narrator::new(&policy);
         let mut after = 0;

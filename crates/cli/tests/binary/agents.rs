@@ -156,6 +156,34 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
 }
 
 #[test]
+fn erased_run_leaves_the_inbox_and_is_reported_as_erased() {
+    let store = agent_store("erased");
+    let output = start_run(&store, &["--approve", "now"], "");
+    assert_eq!(output.code, 0, "{}", output.err);
+    let (run, thread) = (find_id(&output.err, "run_"), find_id(&output.err, "thread_"));
+    let inbox = run_command(&store, &["inbox", "--format", "json"], "");
+    let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
+    let id = inbox["waiting"][0]["id"].as_str().unwrap();
+    let forgotten = run_command(&store, &["forget", "--thread", &thread, "--yes"], "");
+    assert_eq!(forgotten.code, 0, "{}", forgotten.err);
+    let empty = run_command(&store, &["inbox"], "");
+    assert_eq!(empty.out, "there are no pending requests\n", "{}", empty.err);
+    let message = format!("run {run} was erased (forgotten) and can no longer be used");
+    for arguments in [
+        vec!["approve", id],
+        vec!["inbox", "--run", run.as_str()],
+        vec!["resume", run.as_str(), "--tool", "now=echo noon"],
+        vec!["cancel", run.as_str()],
+        vec!["narrate", run.as_str()],
+        vec!["traces", "export", run.as_str()],
+    ] {
+        let refused = run_command(&store, &arguments, "");
+        assert_eq!(refused.code, 2, "{arguments:?}: {}", refused.err);
+        assert!(refused.err.contains(&message), "{arguments:?}: {}", refused.err);
+    }
+}
+
+#[test]
 fn only_runs_are_counted_and_listed() {
     let store = agent_store("counted");
     let runs: Vec<String> =

@@ -101,6 +101,7 @@ impl From<RunError> for ApiError {
             }
             RunError::Busy { ref run, .. } => Self::busy("", run, &error.to_string()),
             RunError::Config(_) | RunError::Model(_) => Self::new(422, error.to_string()),
+            RunError::Erased { .. } => Self::new(404, error.to_string()),
             RunError::Damaged { .. } => Self::new(500, error.to_string()),
         }
     }

@@ -55,7 +55,7 @@ macro_rules! suite {
                 events_of_a_repeated_commit_are_not_lost, packs_are_split_by_item,
                 disconnecting_callers_lose_and_repeat_nothing, early_disconnects_lose_no_events;
             people: pending_requests_are_listed, one_of_two_deciders_wins, request_is_decided_once,
-                expired_requests_cannot_be_decided;
+                expired_requests_cannot_be_decided, requests_of_erased_logs_are_not_listed;
             vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, id_finds_a_turn_only_if_it_is_unique,
                 chain_lookup_finds_the_newest_turn_and_counts_the_others, turns_reference_their_parents,
                 another_tenants_turns_are_not_found, forgotten_turn_is_found_as_forgotten,

@@ -127,3 +127,21 @@ pub(crate) async fn expired_requests_cannot_be_decided(on: Database) {
     }
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "before"), (2, "may I?")]));
 }
+
+pub(crate) async fn requests_of_erased_logs_are_not_listed(on: Database) {
+    let harness = Harness::fresh(on);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    thread(&journal, "other", &[]).await;
+    journal.commit(request_batch("one", "may I?", None)).await.unwrap();
+    let (id, kind) = ("two".into(), "question".into());
+    let mut remaining = batch(items("other", &["which one?"]));
+    remaining.asks.push(PendingRequest { id, kind, log: log("other"), expires_in: None });
+    journal.commit(remaining).await.unwrap();
+    assert_eq!(journal.stats().await.unwrap().pending, 2);
+    journal.forget(&us(), &log("thread"), None).await.unwrap();
+    let entries = pending(&journal).await;
+    assert_eq!((entries.len(), &*entries[0].id), (1, "two"));
+    assert_eq!(journal.pending(&us(), Some(&log("thread"))).await.unwrap(), []);
+    assert_eq!(journal.stats().await.unwrap().pending, 1);
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{AgentGateway, MODEL};
+use crate::letta::scene::{AgentGateway, MODEL, user_message};
 
 fn run_of(response: &Value) -> String {
     response["messages"][0]["run_id"].as_str().unwrap().to_owned()
@@ -170,6 +170,37 @@ async fn question_can_be_listed_and_answered() {
         .await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
     assert_eq!(gateway.request("GET", "/v1/throughline/questions", &json!(null)).await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_and_questions_of_an_erased_thread_are_not_listed() {
+    let gateway = AgentGateway::open().await;
+    let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": false}}});
+    let agent = gateway.agent(&json!({"throughline": own})).await;
+    let body = json!({"agent_id": agent, "summary": "Tea"});
+    let conversation = gateway.request("POST", "/v1/conversations/", &body).await;
+    let conversation = conversation["id"].as_str().unwrap();
+    let mut body = user_message("Ask me a question.");
+    body["streaming"] = json!(false);
+    let path = format!("/v1/conversations/{conversation}/messages");
+    let run = run_of(&gateway.request("POST", &path, &body).await);
+    let questions = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
+    let question = format!("/v1/throughline/questions/{}", questions[0]["id"].as_str().unwrap());
+    let thread = throughline_core::LogId::from(conversation);
+    let us = throughline_core::Tenant::from("us");
+    gateway.journal.forget(&us, &thread, None).await.unwrap();
+    for list in ["/v1/throughline/questions", "/v1/runs/"] {
+        assert_eq!(gateway.request("GET", list, &json!(null)).await, json!([]), "{list}");
+    }
+    let answer = json!({"answers": {"Which?": {"values": ["Two"]}}});
+    for (method, path, body) in
+        [("GET", format!("/v1/runs/{run}"), json!(null)), ("POST", question, answer)]
+    {
+        let (status, error) = gateway.try_request(method, &path, &body).await;
+        assert_eq!(status, 404, "{path}: {error}");
+        let message = format!("run {run} was erased (forgotten) and can no longer be used");
+        assert!(error.to_string().contains(&message), "{path}: {error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
