@@ -49,8 +49,7 @@ fn confirm_forget(store: &OpenStore, options: &Forget, head: &LogHead) -> Result
         Some(item) => format!("the item {} of {thread}", plain(item)),
         None => {
             let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
-            let runs = store.journal.runs(&store.tenant, Some(&head.log), everything);
-            let runs = count(store.run(runs)?.len(), "run");
+            let runs = count(store.runs(Some(&head.log), everything)?.len(), "run");
             let (records, bytes) = (head.last, stored_size(head.bytes));
             format!("{thread}, with all its {records} records ({bytes}) and {runs}")
         }

@@ -194,6 +194,8 @@ fn only_runs_are_counted_and_listed() {
     };
     assert_eq!(json(&["stats"])["runs"], 3);
     assert_eq!(json(&["threads"])["threads"][0]["runs"], 1);
+    assert_eq!(json(&["export", "--full", "--output", "all.jsonl"])["runs"], 3);
+    assert_eq!(json(&["import", "all.jsonl", "--tenant", "copy"])["runs"], 3);
     let two = json(&["runs", "--limit", "2"]);
     let ids = |page: &Value| -> Vec<String> {
         let rows = page["runs"].as_array().unwrap().iter();

@@ -43,7 +43,8 @@ pub(super) const VERSION: u64 = 1;
 pub struct ExportSummary {
     /// Number of exported Threads.
     pub threads: u64,
-    /// Number of exported runs.
+    /// Number of exported runs. Logs without a status, such as inboxes and stored responses, are
+    /// exported but are not runs.
     pub runs: u64,
     /// Number of exported records.
     pub records: u64,
@@ -213,7 +214,7 @@ impl Export<'_> {
     async fn log(&mut self, head: &LogHead) -> Result<()> {
         match head.kind {
             LogKind::Thread => self.summary.threads += 1,
-            LogKind::Run => self.summary.runs += 1,
+            LogKind::Run => self.summary.runs += u64::from(head.status.is_some()),
         }
         self.signed_line(&log_line(head));
         // Start with a small page. The size of its records determines the limit of the next page.

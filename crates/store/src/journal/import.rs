@@ -34,7 +34,7 @@ pub struct ImportSummary {
     pub store: String,
     /// Names of the exported Threads.
     pub threads: Vec<LogId>,
-    /// Number of runs in the export.
+    /// Number of runs in the export, without logs that have no status.
     pub runs: u64,
     /// Number of records in the export.
     pub records: u64,
@@ -376,7 +376,7 @@ impl<'r> ExportReader<'r> {
             let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
             match log.kind {
                 LogKind::Thread => self.summary.threads.push(log.name.clone()),
-                LogKind::Run => self.summary.runs += 1,
+                LogKind::Run => self.summary.runs += u64::from(log.status.is_some()),
             }
             let shared = log.shared();
             let nature = nature(log.kind, log.of.as_ref(), log.fork.as_ref());

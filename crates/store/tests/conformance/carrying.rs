@@ -165,10 +165,14 @@ pub(crate) async fn run_without_a_thread_is_exported_and_imported(on: Database) 
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
-    journal.commit(batch(items("lone", &["a"]).opening(opening))).await.unwrap();
+    let lone = items("lone", &["a"]).opening(opening.clone()).status("done");
+    // A log without a status is not a run.
+    let internal = items("internal", &["b"]).opening(opening);
+    journal.commit(batch(lone).append(internal)).await.unwrap();
     let (summary, file) = export(&journal, None).await;
-    assert_eq!(summary, ExportSummary { threads: 0, runs: 1, records: 1, redacted: 0 });
-    journal.import(&other_tenant(), || Ok(&file[..])).await.unwrap();
+    assert_eq!(summary, ExportSummary { threads: 0, runs: 1, records: 2, redacted: 0 });
+    let imported = journal.import(&other_tenant(), || Ok(&file[..])).await.unwrap();
+    assert_eq!((imported.runs, imported.records), (1, 2));
     let found = journal.read(&other_tenant(), &log("lone"), 0, 10).await.unwrap();
     assert_eq!(summaries(&found), expected(&[(1, "a")]));
 }
@@ -262,7 +266,7 @@ pub(crate) async fn redacted_export_verifies_and_contains_no_secret(on: Database
     thread(&journal, "thread", &[&json, r#"{"text":"harmless"}"#, key]).await;
     run(&journal, "run", "thread").await;
     let events = pack_events([&b"{\"a\":1}"[..], json.as_bytes()]);
-    journal.commit(batch(Append::new("run").record(events))).await.unwrap();
+    journal.commit(batch(Append::new("run").record(events).status("done"))).await.unwrap();
     let policy = RedactionPolicy::default();
     let (summary, file) = export(&journal, Some(&policy)).await;
     assert_eq!(summary, ExportSummary { threads: 1, runs: 1, records: 4, redacted: 3 });
