@@ -1,6 +1,7 @@
 //! Setup shared by `serve` and the agent commands, such as `run` and `resume`: a runner over the
 //! store, the configured models and the simulators.
 
+mod agent_file;
 mod declaration;
 mod event_printer;
 mod follow;

@@ -8,11 +8,12 @@ use throughline_json::{Json, Name};
 use throughline_tools::ToolDeclarations;
 use toml::{Table, Value};
 
+use super::agent_file::{AgentFile, InvalidKey, from_toml};
 use super::program::ShellTool;
 use crate::args::AgentArgs;
 use crate::config::environment::readable_variable;
 use crate::print::failure::{Failure, Result};
-use crate::print::text::{self, plain};
+use crate::print::text::plain;
 
 /// Top-level keys of an agent file that declare external tools.
 const EXTERNAL_TOOL_KEYS: [&str; 2] = ["http", "mcp"];
@@ -23,35 +24,34 @@ pub(crate) fn run_spec(
     model: Option<&str>,
     approve: &[String],
 ) -> Result<RunSpec> {
-    let mut table = using.agent.as_deref().map(read).transpose()?.unwrap_or_default();
+    let file = using.agent.as_deref().map(AgentFile::read).transpose()?.unwrap_or_default();
+    let mut table = file.table.clone();
     table.retain(|key, _| key != "tools" && !EXTERNAL_TOOL_KEYS.contains(&key));
-    let name = using.agent.as_deref().map_or_else(String::new, |file| format!("{}: ", shown(file)));
-    let invalid = |problem: String| Failure::BadData(format!("{name}{problem}"));
     let mut spec = match table.remove("agents") {
         Some(Value::Table(agents)) => {
             let first = table.remove("first").and_then(|first| first.as_str().map(str::to_owned));
             let first = first.or_else(|| agents.keys().next().cloned()).unwrap_or_default();
             if let Some(other) = table.keys().next() {
-                return Err(invalid(format!(
-                    "`{other}` is not allowed next to `agents` and `first`"
-                )));
+                let problem = format!("`{other}` is not allowed next to `agents` and `first`");
+                return Err(file.invalid(std::slice::from_ref(other), &problem));
             }
             let mut spec = RunSpec::single_agent(AgentConfig::smart(""), Vec::new());
             spec.agents.clear();
             for (agent, value) in agents {
+                let path = ["agents".to_owned(), agent.clone()];
                 let Value::Table(mut table) = value else {
-                    return Err(invalid(format!("agents.{agent} must be a table")));
+                    return Err(file.invalid(&path, &format!("agents.{agent} must be a table")));
                 };
                 table.entry("name").or_insert_with(|| Value::String(agent.clone()));
                 let model = model.filter(|_| agent == first);
-                let agent = agent_config(table, model, &format!("{name}agents.{agent}: "))?;
+                let agent = agent_config(table, model, &file, &path)?;
                 spec.agents.insert(agent.name.clone(), agent);
             }
             spec.first = first.into();
             spec
         }
-        Some(_) => return Err(invalid("`agents` must be a table".to_owned())),
-        None => RunSpec::single_agent(agent_config(table, model, &name)?, Vec::new()),
+        Some(_) => return Err(file.invalid(&["agents".to_owned()], "`agents` must be a table")),
+        None => RunSpec::single_agent(agent_config(table, model, &file, &[])?, Vec::new()),
     };
     for agent in spec.agents.values_mut() {
         agent.human_in_the_loop.approve.extend(approve.iter().map(|tool| Name::from(&**tool)));
@@ -87,28 +87,29 @@ impl Tools {
     }
 
     fn read(&mut self, file: &Path) -> Result<()> {
-        let name = shown(file);
-        let invalid = |problem: String| Failure::BadData(format!("{name}: {problem}"));
-        let mut table = read(file)?;
-        let listed = match table.remove("tools") {
-            None => Vec::new(),
+        const KEY: &str = "tools";
+        let file = AgentFile::read(file)?;
+        let listed: &[Value] = match file.table.get(KEY) {
+            None => &[],
             Some(Value::Array(listed)) => listed,
             Some(_) => {
-                return Err(invalid(
-                    "`tools` must be a list; write each tool as [[tools]]".to_owned(),
-                ));
+                let problem = "`tools` must be a list; write each tool as [[tools]]";
+                return Err(file.invalid(&[KEY.to_owned()], problem));
             }
         };
-        for tool in listed {
+        for (index, tool) in listed.iter().enumerate() {
+            let mut path = vec![KEY.to_owned(), index.to_string()];
             let program = parse_listed_program(tool);
-            let program = program.map_err(|problem| invalid(format!("tools: {problem}")))?;
-            self.add(program, invalid)?;
+            let program = program.map_err(|InvalidKey { path: inner, problem }| {
+                file.invalid(&[path.clone(), inner].concat(), &format!("tools: {problem}"))
+            })?;
+            path.push("name".to_owned());
+            self.add(program, |problem| file.invalid(&path, &problem))?;
         }
-        let mut others: Vec<&str> = table.keys().map(String::as_str).collect();
+        let mut others: Vec<&str> = file.table.keys().map(String::as_str).collect();
         others.retain(|key| !EXTERNAL_TOOL_KEYS.contains(key));
-        others.push("tools");
-        let declared = ToolDeclarations::toml(&text::read_file(file)?, &others, &readable_variable);
-        let declared = declared.map_err(|problems| invalid(problems.to_string()))?;
+        let declared = ToolDeclarations::toml(&file.text, &others, &readable_variable);
+        let declared = declared.map_err(|problems| file.invalid_tools(&problems))?;
         self.external = std::mem::take(&mut self.external).merge(declared);
         Ok(())
     }
@@ -132,14 +133,16 @@ impl Tools {
     }
 }
 
-fn parse_listed_program(tool: Value) -> Result<ShellTool, String> {
-    let Value::Table(mut table) = tool else {
-        return Err("each tool must be a table; write it as [[tools]]".to_owned());
+fn parse_listed_program(tool: &Value) -> Result<ShellTool, InvalidKey> {
+    let invalid = |problem: String| InvalidKey { path: Vec::new(), problem };
+    let Value::Table(table) = tool else {
+        return Err(invalid("each tool must be a table; write it as [[tools]]".to_owned()));
     };
+    let mut table = table.clone();
     let command = table.remove("command");
     let spec: ToolSpec = from_toml(&table)?;
     let Some(Value::String(command)) = command else {
-        return Err(format!("the tool {} has no `command`", spec.name));
+        return Err(invalid(format!("the tool {} has no `command`", spec.name)));
     };
     Ok(ShellTool { spec, command })
 }
@@ -166,46 +169,24 @@ fn parse_program(text: &str) -> Result<ShellTool> {
     Ok(ShellTool { spec, command: command.to_owned() })
 }
 
-/// Builds the configuration of one agent from its TOML table.
-fn agent_config(mut table: Table, model: Option<&str>, source: &str) -> Result<AgentConfig> {
+/// Builds the configuration of one agent from its TOML table, which is at `path` in the file.
+fn agent_config(
+    mut table: Table,
+    model: Option<&str>,
+    file: &AgentFile,
+    path: &[String],
+) -> Result<AgentConfig> {
+    let label = if path.is_empty() { String::new() } else { format!("{}: ", path.join(".")) };
     if let Some(model) = model {
         table.insert("model".to_owned(), Value::String(model.to_owned()));
     }
     if !table.contains_key("model") {
+        let prefix = file.prefix(path);
         return Err(Failure::Usage(format!(
-            "{source}no model is set; use --model, such as --model sim/claude-sonnet-5-5"
+            "{prefix}{label}no model is set; use --model, such as --model sim/claude-sonnet-5-5"
         )));
     }
-    from_toml(&table).map_err(|problem| Failure::BadData(format!("{source}{problem}")))
-}
-
-/// Deserializes a TOML table by its JSON field names. Errors omit the position, because it would
-/// refer to JSON that the user never wrote.
-fn from_toml<T: serde::de::DeserializeOwned>(table: &Table) -> Result<T, String> {
-    if let Some(member) = table.iter().find_map(|(key, value)| find_non_finite(key, value)) {
-        return Err(format!("{member} is not a finite number"));
-    }
-    let value = serde_json::to_value(table).and_then(serde_json::from_value);
-    value.map_err(|error| error.to_string())
-}
-
-/// Returns the key path of a `nan` or `inf` value, which JSON cannot represent.
-fn find_non_finite(name: &str, value: &Value) -> Option<String> {
-    match value {
-        Value::Float(number) => (!number.is_finite()).then(|| name.to_owned()),
-        Value::Array(list) => list.iter().find_map(|value| find_non_finite(name, value)),
-        Value::Table(table) => {
-            table.iter().find_map(|(key, value)| find_non_finite(&format!("{name}.{key}"), value))
-        }
-        _ => None,
-    }
-}
-
-fn read(file: &Path) -> Result<Table> {
-    let table = toml::from_str(&text::read_file(file)?);
-    table.map_err(|error| Failure::BadData(format!("{}: {error}", shown(file))))
-}
-
-fn shown(file: &Path) -> String {
-    plain(&file.display().to_string())
+    from_toml(&table).map_err(|InvalidKey { path: inner, problem }| {
+        file.invalid(&[path, inner.as_slice()].concat(), &format!("{label}{problem}"))
+    })
 }

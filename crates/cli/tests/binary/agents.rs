@@ -336,6 +336,7 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
     std::fs::write(store.file("tools.toml"), "[[tools]]\nname = \"a\"\n").unwrap();
     let file = |name: &str, text: &str| std::fs::write(store.file(name), text).unwrap();
     file("debt.toml", "model = \"sim/gpt-5.2\"\nlimits = { maxCostUsd = -1.0 }\n");
+    file("team.toml", "[agents.ada]\nmodel = \"sim/gpt-5.2\"\nkindness = 1\n");
     file("nan.toml", "model = \"sim/gpt-5.2\"\nlimits = { maxCostUsd = nan }\n");
     let twice = "[[tools]]\nname = \"a\"\ncommand = \"true\"\n".repeat(2);
     file("twice.toml", &format!("model = \"sim/gpt-5.2\"\n{twice}"));
@@ -345,8 +346,12 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
             65,
             "limits.maxCostUsd: -1 is not a valid amount",
         ),
-        (vec!["run", "Hi", "--agent", "nan.toml"], 65, "limits.maxCostUsd is not a finite number"),
-        (vec!["run", "Hi", "--agent", "twice.toml"], 65, "two tools are named a"),
+        (
+            vec!["run", "Hi", "--agent", "nan.toml"],
+            65,
+            "nan.toml:2:12: limits.maxCostUsd is not a finite number",
+        ),
+        (vec!["run", "Hi", "--agent", "twice.toml"], 65, "twice.toml:6:1: two tools are named a"),
         (
             vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "a=true", "--tool", "a=false"],
             2,
@@ -362,13 +367,14 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
             2,
             "standard input is empty; expected a message",
         ),
-        (vec!["run", "Hi", "--agent", "bad.toml"], 65, "unknown field `kindness`"),
-        (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml"),
+        (vec!["run", "Hi", "--agent", "bad.toml"], 65, "bad.toml:2:1: unknown field `kindness`"),
+        (vec!["run", "Hi", "--agent", "team.toml"], 65, "team.toml:3:1: agents.ada: unknown field"),
+        (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml:1:"),
         (vec!["run", "Hi", "--agent", "absent.toml"], 1, "cannot read absent.toml"),
         (
             vec!["run", "Hi", "--agent", "tools.toml", "--model", "sim/gpt-5.2"],
             65,
-            "the tool a has no `command`",
+            "tools.toml:1:1: tools: the tool a has no `command`",
         ),
         (
             vec!["run", "Hi", "--model", "sim/gpt-5.2", "--thread", "nowhere"],

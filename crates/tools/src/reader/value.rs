@@ -76,6 +76,31 @@ impl Value {
         if let ValueKind::List(list) = &self.kind { Some(list) } else { None }
     }
 
+    /// Returns the byte offset of the key or element at a path; `None` if the value does not
+    /// contain the path. In a list, a step of the path is the number of an element, from 0.
+    pub fn find(&self, path: &[impl AsRef<str>]) -> Option<usize> {
+        let (mut value, mut at) = (self, self.at);
+        for step in path {
+            let step: &str = step.as_ref();
+            (value, at) = match &value.kind {
+                ValueKind::Table(members) => {
+                    let member = members.iter().find(|member| member.key == step)?;
+                    (&member.value, member.at)
+                }
+                ValueKind::List(list) => {
+                    let element = list.get(step.parse::<usize>().ok()?)?;
+                    (element, element.at)
+                }
+                ValueKind::Text(_)
+                | ValueKind::Number(_)
+                | ValueKind::Flag(_)
+                | ValueKind::Null
+                | ValueKind::Invalid(_) => return None,
+            };
+        }
+        Some(at)
+    }
+
     pub(super) fn table(&self) -> Option<&[Member]> {
         if let ValueKind::Table(members) = &self.kind { Some(members) } else { None }
     }
