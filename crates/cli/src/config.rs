@@ -86,7 +86,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
 pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
     let found = match file {
         Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, error))?;
+            let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
             Some((file.to_owned(), text))
         }
         None => find_config_file()?,
@@ -98,9 +98,8 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
     Ok(parsed)
 }
 
-fn unreadable(file: &Path, error: io::Error) -> Failure {
-    let message = format!("cannot read the configuration {}", file.display());
-    anyhow::Error::new(error).context(message).into()
+fn unreadable(file: &Path, error: &io::Error) -> Failure {
+    Failure::unreadable(&format!("cannot read the configuration {}", file.display()), error)
 }
 
 /// Returns the path and text of the file in the working directory. If there is none, returns those
@@ -112,7 +111,7 @@ fn find_config_file() -> Result<Option<(PathBuf, String)>> {
             Ok(text) => return Ok(Some((file, text))),
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            Err(error) => return Err(unreadable(&file, error)),
+            Err(error) => return Err(unreadable(&file, &error)),
         }
     }
     Ok(None)

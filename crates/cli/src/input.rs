@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_codec::{Codec, CodecError, DecodeContext, Document, Framing, codec, detect};
 use throughline_core::{Request, Wire};
@@ -44,14 +43,14 @@ impl Input {
         let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
         let mut bytes = Vec::new();
         if file.is_dir() {
-            return Err(anyhow::anyhow!("{name} is a directory; name a file in it").into());
+            return Err(Failure::Usage(format!("{name} is a directory; name a file in it")));
         }
         let (read, verb) = if is_stdin {
             (std::io::stdin().read_to_end(&mut bytes), "read")
         } else {
             (File::open(file).and_then(|mut file| file.read_to_end(&mut bytes)), "open")
         };
-        read.with_context(|| format!("cannot {verb} {name}"))?;
+        read.map_err(|error| Failure::unreadable(&format!("cannot {verb} {name}"), &error))?;
         let problem = if bytes.starts_with(b"\xef\xbb\xbf{") {
             "begins with a byte order mark, which providers refuse; save it without one".to_owned()
         } else if bytes.trim_ascii().is_empty() {

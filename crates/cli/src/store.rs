@@ -310,8 +310,9 @@ fn master_key(at: &StoreArgs, variable_name: Option<&str>) -> Result<Option<Mast
 
 pub(crate) fn key(file: &Path) -> Result<MasterKey> {
     let name = file.display();
-    let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("cannot read the key file {name}"))?;
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::unreadable(&format!("cannot read the key file {name}"), &error)
+    })?;
     parse_key(&name.to_string(), text)
 }
 

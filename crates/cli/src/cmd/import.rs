@@ -54,17 +54,19 @@ impl ExportSource {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         if path.is_dir() {
-            return Err(anyhow::anyhow!("{name} is a directory; name a file in it").into());
+            return Err(Failure::Usage(format!("{name} is a directory; name a file in it")));
         }
-        let cannot = || format!("cannot read {name}");
+        let cannot_read =
+            |error: io::Error| Failure::unreadable(&format!("cannot read {name}"), &error);
         let file = if is_stdin {
             copy_to_temp_file(&mut io::stdin().lock(), &name)?
         } else {
-            let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-            let is_file = file.metadata().with_context(cannot)?.is_file();
+            let mut file = File::open(path)
+                .map_err(|error| Failure::unreadable(&format!("cannot open {name}"), &error))?;
+            let is_file = file.metadata().map_err(cannot_read)?.is_file();
             if is_file { file } else { copy_to_temp_file(&mut file, &name)? }
         };
-        let bytes = file.metadata().with_context(cannot)?.len();
+        let bytes = file.metadata().map_err(cannot_read)?.len();
         if bytes == 0 {
             return Err(Failure::BadData(format!("{name} is empty; expected an export")));
         }

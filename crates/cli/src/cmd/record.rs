@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_codec::shorten_opaque_words;
 use throughline_core::{Body, Item, Part, Record, Seal, kind, restore_items, unpack_events};
@@ -240,7 +239,8 @@ pub(crate) fn policy(file: Option<&PathBuf>, config: Option<&Path>) -> Result<Re
         return Ok(config::load(config)?.redaction.unwrap_or_default());
     };
     let name = file.display();
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
+    let bytes = std::fs::read(file)
+        .map_err(|error| Failure::unreadable(&format!("cannot read {name}"), &error))?;
     let tree = Tree::parse(bytes).map_err(|error| {
         let SyntaxError { line, column, what, .. } = error;
         Failure::BadData(format!("{name}:{line}:{column}: not JSON: {what}"))

@@ -112,7 +112,9 @@ fn message(text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let mut input = String::new();
-    std::io::stdin().read_to_string(&mut input).context("cannot read standard input")?;
+    std::io::stdin()
+        .read_to_string(&mut input)
+        .map_err(|error| Failure::unreadable("cannot read standard input", &error))?;
     if input.trim().is_empty() {
         let message = "standard input is empty; expected a message for the agent";
         return Err(Failure::Usage(message.to_owned()));

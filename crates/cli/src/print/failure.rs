@@ -14,10 +14,10 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 /// Reason for a command's failure. It determines the exit code.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// An external failure, such as a missing file or a full disk.
+    /// An external failure, such as a full disk.
     #[error("{0:#}")]
     Outside(#[from] anyhow::Error),
-    /// The command line is invalid.
+    /// The command line is invalid, or names a file that cannot be read.
     #[error("{0}")]
     Usage(String),
     /// The input data is invalid.
@@ -45,6 +45,11 @@ impl Failure {
         })
     }
 
+    /// Creates the failure for an input that cannot be read. `what` starts with `cannot`.
+    pub(crate) fn unreadable(what: &str, error: &io::Error) -> Self {
+        Self::Usage(format!("{what}: {error}"))
+    }
+
     /// Changes exit code 1 to 2, for commands that use exit code 1 as a verdict.
     pub(crate) fn into_usage(self) -> Self {
         match self {
@@ -58,8 +63,8 @@ impl Failure {
         if matches!(self, Self::ReaderGone) { Ok(()) } else { Err(self) }
     }
 
-    /// Prints the error and returns the exit code: 1 for external failures, 2 for usage errors, 65
-    /// for bad data, 69 for store errors, 130 for interruption.
+    /// Prints the error and returns the exit code: 1 for external failures, 2 for usage errors and
+    /// unreadable files, 65 for bad data, 69 for store errors, 130 for interruption.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {
             Failure::ReaderGone => return ExitCode::SUCCESS,

@@ -102,7 +102,7 @@ pub(crate) fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
 
 pub(crate) fn read_file(file: &Path) -> Result<String> {
     let text = std::fs::read_to_string(file);
-    Ok(text.with_context(|| format!("cannot read {}", file.display()))?)
+    text.map_err(|error| Failure::unreadable(&format!("cannot read {}", file.display()), &error))
 }
 
 pub(crate) fn push_line(page: &mut String, line: &str) {

@@ -370,7 +370,7 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
         (vec!["run", "Hi", "--agent", "bad.toml"], 65, "bad.toml:2:1: unknown field `kindness`"),
         (vec!["run", "Hi", "--agent", "team.toml"], 65, "team.toml:3:1: agents.ada: unknown field"),
         (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml:1:"),
-        (vec!["run", "Hi", "--agent", "absent.toml"], 1, "cannot read absent.toml"),
+        (vec!["run", "Hi", "--agent", "absent.toml"], 2, "cannot read absent.toml"),
         (
             vec!["run", "Hi", "--agent", "tools.toml", "--model", "sim/gpt-5.2"],
             65,

@@ -155,8 +155,8 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             65,
             "does not look like a request, response or stream",
         ),
-        (vec!["show", folder], b"", 1, "is a directory"),
-        (vec!["show", "no-such-file.json"], b"", 1, "cannot open no-such-file.json: No such file"),
+        (vec!["show", folder], b"", 2, "is a directory"),
+        (vec!["show", "no-such-file.json"], b"", 2, "cannot open no-such-file.json: No such file"),
         (vec!["show"], b"", 2, "required arguments were not provided"),
         (
             vec!["show", "--wire", "morse", "x"],
@@ -184,6 +184,7 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         ),
         (vec!["show", "-"], b"\xef\xbb\xbf{}", 65, "begins with a byte order mark"),
         (vec!["show", "--model", "", "-"], b"{}", 2, "a value is required"),
+        (translate_with(&["--model", "m", "gone.json"]), b"", 2, "cannot open gone.json"),
         (translate_with(&["-"]), b"{\"contents\":[]}", 2, "specify the target model with --model"),
         (
             translate_with(&["--model", "m", "-"]),

@@ -177,11 +177,9 @@ fn warnings_keep_exit_code_zero() {
 #[test]
 fn unreadable_files_are_named() {
     let folder = Folder::new("unreadable");
-    for (arguments, code) in
-        [(["config", "check"], 2), (["config", "show"], 1), (["keys", "list"], 1)]
-    {
+    for arguments in [["config", "check"], ["config", "show"], ["keys", "list"]] {
         let output = folder.run(&[&arguments[..], &["--config", "missing.toml"]].concat());
-        assert_eq!((output.code, output.out.as_str()), (code, ""), "{arguments:?}");
+        assert_eq!((output.code, output.out.as_str()), (2, ""), "{arguments:?}");
         let expected = "error: cannot read the configuration missing.toml: ";
         assert!(output.err.starts_with(expected), "{}", output.err);
     }

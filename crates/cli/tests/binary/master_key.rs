@@ -40,7 +40,7 @@ fn store_opens_only_with_its_master_key() {
     );
     assert_failure(
         &store.run(&["threads", "--master-key-file", "none.key"]),
-        1,
+        2,
         "cannot read the key file none.key",
     );
     let bad = store.run_with(&[("THROUGHLINE_MASTER_KEY", &old[1..])], &["threads"], b"");

@@ -71,6 +71,6 @@ fn invalid_options_are_rejected_before_listening() {
         assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
     }
     let output = throughline(&["sim", "--script", "no-such-script.toml"], b"");
-    assert_eq!(output.code, 1);
+    assert_eq!(output.code, 2);
     assert!(output.err.contains("cannot read no-such-script.toml"), "{}", output.err);
 }
