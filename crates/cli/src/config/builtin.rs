@@ -50,6 +50,13 @@ pub(crate) fn row_of(model: &str) -> Option<&'static str> {
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)
 }
 
+/// Returns a hint for an unknown simulated model, which lists the names that the simulators serve.
+pub(crate) fn simulated_model_hint() -> String {
+    let patterns = CLAIMS.iter().flat_map(|(_, patterns)| patterns.iter().copied());
+    let patterns = patterns.collect::<Vec<_>>().join(", ");
+    format!("use {SIMULATORS}/MODEL, where MODEL matches one of {patterns}")
+}
+
 /// Returns the built-in providers in catalog order, with keys and addresses from environment
 /// variables. Also returns a warning for each variable with an invalid value.
 pub(crate) fn providers(

@@ -8,6 +8,7 @@ use throughline_server::{PrefixPolicy, ReplayMode};
 use throughline_store::Durability;
 
 use super::Config;
+use super::builtin::simulated_model_hint;
 use super::file::{ParsedConfig, read};
 use super::routes::{Credential, Endpoint};
 use super::settings::{Price, Timeouts};
@@ -381,8 +382,7 @@ fn invalid_routes_are_reported() {
         ),
         (
             route("targets = [\"sim/llama\"]"),
-            "3:12: the simulators have no model `llama`: use a name such as sim/claude-sonnet-5"
-                .to_owned(),
+            format!("3:12: the simulators have no model `llama`: {}", simulated_model_hint()),
         ),
         (route(""), missing("targets")),
         ("[[routes]]\ntargets = [\"sim/gpt-5\"]".to_owned(), missing("model")),

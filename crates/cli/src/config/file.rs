@@ -347,9 +347,8 @@ fn target(
     let message = match target.split_once('/') {
         None => format!("the target `{target}` has no provider: write PROVIDER/{target}"),
         Some((SIMULATORS, model)) => {
-            format!(
-                "the simulators have no model `{model}`: use a name such as sim/claude-sonnet-5"
-            )
+            let hint = builtin::simulated_model_hint();
+            format!("the simulators have no model `{model}`: {hint}")
         }
         // Problems of this provider were already reported at its own section.
         Some((name, _)) if is_declared(name) => return None,

@@ -100,7 +100,7 @@ impl fmt::Display for Destination {
 
 /// No provider serves the requested model name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no model `{model}`{}", advice(.close, .providers))]
+#[error("there is no model `{model}`{}", advice(.model, .close, .providers))]
 pub(crate) struct UnknownModelError {
     pub(crate) model: String,
     /// Known names that are similar to the requested name, most similar first.
@@ -237,10 +237,14 @@ fn like_pattern(model: &str, pattern: &str) -> Option<String> {
     (edits <= length / 4).then(|| format!("{head}{rest}"))
 }
 
-/// Formats the hint at the end of the error message: similar names, or the available providers.
-fn advice(close: &[String], providers: &[Name]) -> String {
+/// Formats the hint at the end of the error message: similar names, the simulated models, or the
+/// available providers.
+fn advice(model: &str, close: &[String], providers: &[Name]) -> String {
     if !close.is_empty() {
         return did_you_mean(close);
+    }
+    if model.split_once('/').is_some_and(|(provider, _)| provider == builtin::SIMULATORS) {
+        return format!("; {}", builtin::simulated_model_hint());
     }
     let names: Vec<&str> = providers.iter().map(|name| &**name).collect();
     format!("; use PROVIDER/model with one of {}", names.join(", "))

@@ -102,7 +102,14 @@ fn unknown_names_get_suggestions() {
     ] {
         assert_eq!(resolve_error(&routes, model), expected);
     }
-    for model in ["", "/", "openai/", "sim/", "sim/llama-4", "unknown/x", "whatever it is"] {
+    for model in ["sim/", "sim/llama-4"] {
+        let message = resolve_error(&routes, model);
+        let begin = format!(
+            "there is no model `{model}`; use sim/MODEL, where MODEL matches one of claude-*, gpt-*, "
+        );
+        assert!(message.starts_with(&begin), "{message}");
+    }
+    for model in ["", "/", "openai/", "unknown/x", "whatever it is"] {
         let message = resolve_error(&routes, model);
         let begin = format!(
             "there is no model `{model}`; use PROVIDER/model with one of work-claude, opus, \

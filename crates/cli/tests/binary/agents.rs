@@ -360,6 +360,7 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
         (vec!["run", "  ", "--model", "sim/gpt-5.2"], 2, "the message for the agent is empty"),
         (vec!["run", "Hi"], 2, "no model is set; use --model"),
         (vec!["run", "Hi", "--model", "sin/claude-x"], 2, "did you mean `sim/claude-x`?"),
+        (vec!["run", "Hi", "--model", "sim/llama-4"], 2, "use sim/MODEL, where MODEL matches"),
         (vec!["run", "Hi", "--model", "claude-sonnet-5"], 2, "set ANTHROPIC_API_KEY"),
         (vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "now"], 2, "use NAME=COMMAND"),
         (
