@@ -181,8 +181,8 @@ pub(crate) struct Translate {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/sim.md"))]
 pub(crate) struct Sim {
-    /// Address to listen on; port 0 picks a free port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8127")]
+    /// IP address and port to listen on; port 0 picks a free port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8127", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
     /// Random seed; the same seed produces the same keys, ids and generated responses
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -222,6 +222,14 @@ pub(crate) enum Format {
 fn wire() -> impl TypedValueParser<Value = Wire> {
     let names = CODECS.iter().map(|codec| codec.wire().as_str().to_owned());
     PossibleValuesParser::new(names.collect::<Vec<_>>()).map(Wire::new)
+}
+
+/// Parses the address of `--listen`.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected HOST:PORT, where HOST is an IP address, such as 127.0.0.1:4400 or [::1]:4400"
+            .to_owned()
+    })
 }
 
 fn non_empty() -> NonEmptyStringValueParser {

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use throughline_server::Level;
 
-use super::{CommonArgs, Format, StoreArgs, non_empty};
+use super::{CommonArgs, Format, StoreArgs, listen_address, non_empty};
 use crate::amount;
 
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// Address to listen on, where port 0 picks a free port; overrides the configuration
-    #[arg(long, value_name = "ADDR")]
+    /// IP address and port to listen on, where port 0 picks a free port; overrides the
+    /// configuration
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Accept requests from other machines even while no API keys exist
     #[arg(long)]

@@ -62,7 +62,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
         )));
     }
     let listener = TcpListener::bind(listen).await;
-    let listener = listener.map_err(|error| Failure::from_listen(listen, error))?;
+    let listener = listener.map_err(|error| Failure::from_listen(listen, &error))?;
     let address =
         listener.local_addr().context("cannot determine the address the server listens on")?;
     let simulator = crate::agent::simulator().await?;

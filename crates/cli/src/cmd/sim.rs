@@ -38,7 +38,7 @@ fn script(file: &Path) -> Result<Script> {
 async fn serve(options: Options) -> Result<()> {
     let (listen, seed) = (options.listen, options.seed);
     let simulator = start(options).await;
-    let simulator = simulator.map_err(|error| Failure::from_listen(listen, error))?;
+    let simulator = simulator.map_err(|error| Failure::from_listen(listen, &error))?;
     text::write_styled(&welcome(&simulator, seed))?;
     Signals::new()?.wait_for_stop().await;
     simulator.stop().await;

@@ -36,13 +36,22 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Creates the failure for an address that the process cannot listen on.
-    pub(crate) fn from_listen(address: SocketAddr, error: io::Error) -> Self {
-        Self::Outside(match error.kind() {
-            io::ErrorKind::AddrInUse => anyhow::anyhow!(
+    pub(crate) fn from_listen(address: SocketAddr, error: &io::Error) -> Self {
+        let message = match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
                 "{address} is in use; choose another address with --listen, or use port 0 to get a free port"
             ),
-            _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
-        })
+            io::ErrorKind::AddrNotAvailable => format!(
+                "cannot listen on {address}, because this machine does not have that IP address; \
+                 choose another address with --listen, such as 127.0.0.1:{}",
+                address.port()
+            ),
+            io::ErrorKind::PermissionDenied => format!(
+                "this user may not listen on {address}; choose a port above 1023 with --listen"
+            ),
+            _ => format!("cannot listen on {address}: {error}"),
+        };
+        Self::Outside(anyhow::anyhow!(message))
     }
 
     /// Creates the failure for an input that cannot be read. `what` starts with `cannot`.

@@ -122,6 +122,9 @@ fn used_port_and_unwritable_store_are_reported() {
     let output = store.run(&["serve", "--listen", &address]);
     assert_eq!((output.code, output.out.as_str()), (1, ""));
     assert!(output.err.contains(&format!("{address} is in use")), "{}", output.err);
+    let output = store.run(&["serve", "--listen", "localhost"]);
+    assert_eq!((output.code, output.out.as_str()), (2, ""));
+    assert!(output.err.contains("expected HOST:PORT"), "{}", output.err);
     for url in ["sqlite:///proc/throughline/a.db", "sqlite:///dev/null/a.db"] {
         let environment = [("THROUGHLINE_STORE", url)];
         let output = throughline_with(

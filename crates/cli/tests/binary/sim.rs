@@ -62,7 +62,9 @@ fn invalid_options_are_rejected_before_listening() {
     let script = file("script.toml", "[[turn]]\nsays = \"Hello\"\n");
     for (arguments, message) in [
         (["--fault", "earthquake"], "`earthquake` is not a fault"),
-        (["--listen", "nowhere"], "invalid socket address"),
+        (["--listen", "nowhere"], "expected HOST:PORT, where HOST is an IP address"),
+        (["--listen", "127.0.0.1"], "expected HOST:PORT, where HOST is an IP address"),
+        (["--listen", "nowhere:80"], "expected HOST:PORT, where HOST is an IP address"),
         (["--script", &script], "script.toml:"),
         (["--account-created", "soon"], "expected a date such as"),
     ] {
@@ -70,6 +72,11 @@ fn invalid_options_are_rejected_before_listening() {
         assert_eq!((output.code, output.out.as_str()), (2, ""), "{arguments:?}");
         assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
     }
+    // No machine has an address in this network, which is reserved for documentation.
+    let output = throughline(&["sim", "--listen", "192.0.2.1:8127"], b"");
+    assert_eq!((output.code, output.out.as_str()), (1, ""));
+    let expected = "cannot listen on 192.0.2.1:8127, because this machine does not have that IP";
+    assert!(output.err.contains(expected), "{}", output.err);
     let output = throughline(&["sim", "--script", "no-such-script.toml"], b"");
     assert_eq!(output.code, 2);
     assert!(output.err.contains("cannot read no-such-script.toml"), "{}", output.err);
