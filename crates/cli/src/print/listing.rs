@@ -1,5 +1,7 @@
 //! Formats tables that fit the terminal.
 
+use std::io::IsTerminal as _;
+
 use owo_colors::{OwoColorize as _, Style};
 use throughline_core::LogId;
 use throughline_store::{Order, Page};
@@ -97,10 +99,14 @@ impl Column {
     }
 }
 
-/// Formats a table for standard output. The first column contains names and is never wrapped.
+/// Formats a table for standard output. The first column contains names and is never wrapped. If
+/// standard output is not a terminal, no column is wrapped, so that other programs receive whole
+/// ids.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
-    columns.iter_mut().take(1).for_each(|first| first.is_unwrapped = true);
-    table_in(columns, text::width(std::io::stdout()))
+    let output = std::io::stdout();
+    let unwrapped = if output.is_terminal() { 1 } else { columns.len() };
+    columns.iter_mut().take(unwrapped).for_each(|column| column.is_unwrapped = true);
+    table_in(columns, text::width(output))
 }
 
 /// Formats a table without borders, at most `room` terminal columns wide.

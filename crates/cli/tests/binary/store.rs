@@ -104,6 +104,22 @@ fn items_lists_role_and_kind() {
 }
 
 #[test]
+fn tables_in_a_pipe_do_not_wrap_ids() {
+    let store = TestStore::without_database("long-ids");
+    let (thread, run) = (format!("thread_{}", "a".repeat(60)), format!("run_{}", "b".repeat(60)));
+    store.with_journal(&Options::default(), async |journal| {
+        let opened = Append::new(thread.as_str()).opening(LogOpening::thread());
+        let started = Append::new(run.as_str()).opening(LogOpening::run(thread.as_str()));
+        let batch = Batch::new("default").append(opened).append(started.status("done"));
+        journal.commit(batch).await.unwrap();
+    });
+    let output = store.run(&["runs"]);
+    let lines: Vec<&str> = output.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", output.out);
+    assert!(lines[1].starts_with(&format!("{run}  {thread}  ")), "{}", lines[1]);
+}
+
+#[test]
 fn json_has_exactly_the_documented_members() {
     let store = TestStore::small("members");
     let threads = store.json(&["threads"]);
