@@ -478,6 +478,13 @@ fn open_errors_state_the_remedy() {
         "has an unknown scheme",
     );
     assert_failure(&store, &["threads", "--store", "sqlite://"], 65, "no file name");
+    // No server listens on port 1.
+    assert_failure(
+        &store,
+        &["threads", "--store", "postgres://me@127.0.0.1:1/x"],
+        69,
+        "check that the PostgreSQL server is running",
+    );
     // Not even root can write to this path.
     assert_failure(
         &store,
