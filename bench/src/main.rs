@@ -10,6 +10,7 @@
 //! | `upstream.rs`, `reply.rs` | the mock provider and its replies |
 //! | `proxy.rs` | the bare reverse proxy |
 //! | `process.rs`, `gateway.rs`, `peers.rs` | server processes: Throughline and peers |
+//! | `procfs.rs` | CPU times and memory of processes |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
@@ -33,6 +34,7 @@ mod load;
 mod peers;
 mod plan;
 mod process;
+mod procfs;
 mod proxy;
 mod reply;
 mod streams;

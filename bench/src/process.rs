@@ -1,6 +1,5 @@
 //! Starts server processes, finds their addresses, and measures their CPU time and memory.
 
-use std::fs;
 use std::future::Future;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -17,6 +16,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+
+use crate::procfs::{self, ProcessStat};
 
 /// Prefix of the output line that contains a server's address.
 const LISTENS: &str = "http://";
@@ -121,19 +122,11 @@ impl Server {
 
     /// Returns the CPU time that the server has used, in steps of 10 milliseconds.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
-        let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat has an unexpected format")?;
-        let fields = rest.split_whitespace().skip(11).take(2);
-        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * 10))
+        Ok(ProcessStat::read(self.id)?.cpu_time)
     }
 
     /// Returns the resident memory in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next());
-        let kib: u64 = kib.context("/proc/PID/status has no VmRSS field")?.parse()?;
-        Ok(kib << 10)
+        procfs::resident_memory(self.id)
     }
 }
