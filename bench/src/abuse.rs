@@ -199,13 +199,5 @@ pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
 }
 
 async fn probe(address: SocketAddr) -> anyhow::Result<LoadResult> {
-    let work = LoadSpec {
-        dialect: Dialect::Messages,
-        size: Size::Small,
-        lossy: false,
-        connections: 1,
-        conversations: 500,
-        provider: None,
-    };
-    load::run(address, work).await
+    load::run(address, LoadSpec::small(1, 500)).await
 }

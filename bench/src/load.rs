@@ -30,6 +30,21 @@ pub(crate) struct LoadSpec {
     pub(crate) provider: Option<SocketAddr>,
 }
 
+impl LoadSpec {
+    /// Returns a load of small requests in Anthropic's dialect, from clients that keep the model's
+    /// reasoning.
+    pub(crate) fn small(connections: usize, conversations: usize) -> Self {
+        Self {
+            dialect: Dialect::Messages,
+            size: Size::Small,
+            lossy: false,
+            connections,
+            conversations,
+            provider: None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadResult {
     pub(crate) requests: usize,
@@ -47,6 +62,11 @@ impl LoadResult {
     /// Returns the number of replies per second.
     pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
+    }
+
+    /// Divides a duration by the number of requests.
+    pub(crate) fn per_request(&self, time: Duration) -> Duration {
+        time / self.requests.max(1) as u32
     }
 
     /// Returns the latency at a quantile between 0 and 1.

@@ -5,6 +5,7 @@
 //! | file | content |
 //! |---|---|
 //! | `plan.rs` | the measurements and their order |
+//! | `measure.rs` | the measurements of one server |
 //! | `load.rs` | the load: connections, growing conversations, latencies |
 //! | `conversation.rs` | a conversation as an agent sends it, in two dialects |
 //! | `upstream.rs`, `reply.rs` | the mock provider and its replies |
@@ -31,6 +32,7 @@ mod commit;
 mod conversation;
 mod gateway;
 mod load;
+mod measure;
 mod peers;
 mod plan;
 mod process;

@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::load::LoadResult;
-use crate::plan::{Pair, Row};
+use crate::measure::{Pair, Round, Row};
 use crate::streams::{STREAMS, StreamResult};
 
 const HEADINGS: [[&str; 14]; 2] = [
@@ -25,7 +24,7 @@ pub(crate) fn print(rows: &[Row], fresh: Option<StreamResult>, commit: Duration)
     for headings in HEADINGS {
         println!("{}", columns(&headings));
     }
-    let direct = rows.first();
+    let direct = rows.iter().find(|row| row.name == "direct");
     for row in rows {
         println!("{}", line(row, direct));
     }
@@ -47,8 +46,8 @@ pub(crate) fn print(rows: &[Row], fresh: Option<StreamResult>, commit: Duration)
 
 fn line(row: &Row, direct: Option<&Row>) -> String {
     let added = |own: &Pair, theirs: Option<&Pair>, share| {
-        let own = own.one.quantile(share);
-        theirs.map_or_else(String::new, |theirs| added_time(own, theirs.one.quantile(share)))
+        let own = own.one.load.quantile(share);
+        theirs.map_or_else(String::new, |theirs| added_time(own, theirs.one.load.quantile(share)))
     };
     let (small, large) = (direct.map(|row| &row.small), direct.map(|row| &row.large));
     let first = row.first.as_ref().zip(direct.and_then(|row| row.first.as_ref()));
@@ -56,8 +55,8 @@ fn line(row: &Row, direct: Option<&Row>) -> String {
     let memory = |bytes: Option<u64>| {
         bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1_048_576.0))
     };
-    let cpu = |pair: &Pair| pair.time.map_or_else(|| "-".to_owned(), time);
-    let rate = |load: &LoadResult| format!("{:.0}", load.rate());
+    let cpu = |pair: &Pair| pair.many.cpu.map_or_else(|| "-".to_owned(), time);
+    let rate = |round: &Round| format!("{:.0}", round.rate());
     columns(&[
         row.name.clone(),
         rate(&row.small.one),
@@ -109,7 +108,11 @@ fn targets(rows: &[Row], fresh: Option<StreamResult>, commit: Duration) {
     };
     for (size, is_small) in [("2 KB", true), ("200 KB", false)] {
         let of = |row: &Row| {
-            if is_small { row.small.one.quantile(0.5) } else { row.large.one.quantile(0.5) }
+            if is_small {
+                row.small.one.load.quantile(0.5)
+            } else {
+                row.large.one.load.quantile(0.5)
+            }
         };
         let added = |row: &Row| of(row).saturating_sub(of(direct));
         let most = added(proxy) * 2;
