@@ -24,20 +24,22 @@ impl Dialect {
     }
 }
 
-/// Typical request size in a conversation.
+/// Average request size in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// Requests that reach 2 KB after three turns.
+    /// Requests of 2 KB on average: three turns, up to 4 KB.
     Small,
-    /// Requests that reach 200 KB after fifty turns.
+    /// Requests of 200 KB on average: fifty turns, up to 400 KB.
     Large,
+    /// Requests of 800 KB on average: fifty turns, up to 1.6 MB.
+    Huge,
 }
 
 impl Size {
     pub(crate) fn turns(self) -> usize {
         match self {
             Size::Small => 3,
-            Size::Large => 50,
+            Size::Large | Size::Huge => 50,
         }
     }
 
@@ -46,6 +48,7 @@ impl Size {
         match self {
             Size::Small => 100,
             Size::Large => 6400,
+            Size::Huge => 30_800,
         }
     }
 }

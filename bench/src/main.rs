@@ -15,7 +15,9 @@
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
-//! | `table.rs` | the results and their targets |
+//! | `table.rs` | the table of results |
+//! | `targets.rs` | the targets and whether the results meet them |
+//! | `units.rs` | formats of durations and sizes |
 
 #![allow(
     clippy::print_stdout,
@@ -41,6 +43,8 @@ mod proxy;
 mod reply;
 mod streams;
 mod table;
+mod targets;
+mod units;
 mod upstream;
 
 use anyhow::Context as _;
@@ -50,7 +54,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "throughline-bench")]
 pub(crate) struct Options {
-    /// Measure less, in under three minutes
+    /// Measure less, in about four minutes
     #[arg(long)]
     quick: bool,
     /// Measure `LiteLLM` and Portkey too; scripts/peers installs them
@@ -64,6 +68,13 @@ pub(crate) struct Options {
     abuse: bool,
     #[command(subcommand)]
     serve: Option<Serve>,
+}
+
+impl Options {
+    /// Returns whether a row or a measurement with this name is selected.
+    pub(crate) fn selects(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
 }
 
 /// Processes that a run starts.

@@ -16,19 +16,32 @@ pub(crate) struct LoadAmount {
     /// Conversations per connection for small requests: with one connection, and with `MANY`
     /// connections.
     pub(crate) small: (usize, usize),
+    /// Conversations per connection for small requests over `MAX_CONNECTIONS` connections.
+    pub(crate) small_widest: usize,
     pub(crate) large: (usize, usize),
+    /// Conversations per connection for requests of 800 KB.
+    pub(crate) huge: usize,
     /// Number of streams used to measure the time to the first chunk.
     pub(crate) first: usize,
 }
 
 /// Number of connections in the parallel measurements.
 pub(crate) const MANY: usize = 32;
+/// Largest number of connections, for small requests.
+pub(crate) const MAX_CONNECTIONS: usize = 256;
+/// Number of connections for requests of 800 KB: a quarter of `MANY`, so that as many bytes are in
+/// flight as with requests of 200 KB.
+pub(crate) const HUGE_CONNECTIONS: usize = 8;
 
 /// Results for one target, printed as a row of the table.
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) small: Pair,
+    /// Small requests over `MAX_CONNECTIONS` connections.
+    pub(crate) small_widest: Option<Round>,
     pub(crate) large: Pair,
+    /// Requests of 800 KB over `HUGE_CONNECTIONS` connections.
+    pub(crate) huge: Option<Round>,
     /// Time to the first chunk of a stream.
     pub(crate) first: Option<LoadResult>,
     pub(crate) memory: Option<Memory>,
@@ -71,6 +84,8 @@ pub(crate) struct BenchTarget<'s> {
     pub(crate) lossy: bool,
     /// Whether concurrent streams are measured too.
     pub(crate) streams: bool,
+    /// Whether `MAX_CONNECTIONS` connections and requests of 800 KB are measured too.
+    pub(crate) extremes: bool,
     /// The provider's address, if each request must contain this address.
     pub(crate) provider: Option<SocketAddr>,
 }
@@ -83,6 +98,8 @@ impl BenchTarget<'_> {
     ) -> anyhow::Result<Row> {
         let idle = self.server.map(Server::memory).transpose()?;
         let small = self.pair(Size::Small, amount.small, amount.rounds).await?;
+        let widest = self.spec(Size::Small, MAX_CONNECTIONS, amount.small_widest);
+        let small_widest = self.extreme(widest, amount.rounds).await?;
         let large = self.pair(Size::Large, amount.large, amount.rounds).await?;
         let loaded = self.server.map(Server::memory).transpose()?;
         let memory = idle.zip(loaded).map(|(idle, loaded)| Memory { idle, loaded });
@@ -95,7 +112,27 @@ impl BenchTarget<'_> {
             Some(server) => Some(streams::run(server, upstream).await?),
             None => None,
         };
-        Ok(Row { name: self.name.clone(), small, large, first, memory, streams })
+        // Huge requests come last, because they increase the memory. Only their CPU time is of
+        // interest, so the provider itself is skipped.
+        let huge = self.spec(Size::Huge, HUGE_CONNECTIONS, amount.huge);
+        let huge = match self.server {
+            Some(_) => self.extreme(huge, amount.rounds).await?,
+            None => None,
+        };
+        let name = self.name.clone();
+        Ok(Row { name, small, small_widest, large, huge, first, memory, streams })
+    }
+
+    /// Measures a load that only targets with `extremes` have.
+    async fn extreme(&self, spec: LoadSpec, rounds: usize) -> anyhow::Result<Option<Round>> {
+        if !self.extremes {
+            return Ok(None);
+        }
+        let mut measured = Vec::new();
+        for _ in 0..rounds {
+            measured.push(self.round(spec).await?);
+        }
+        Ok(Some(median_round(measured)))
     }
 
     async fn pair(

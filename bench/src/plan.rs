@@ -6,12 +6,22 @@ use crate::conversation::Dialect;
 use crate::gateway::{self, Capture, Disk};
 use crate::measure::{BenchTarget, LoadAmount, Row};
 use crate::process::Server;
-use crate::{Options, commit, peers, streams, table};
+use crate::targets::{self, Results};
+use crate::{Options, commit, peers, streams, table, units};
 
-const QUICK: LoadAmount = LoadAmount { rounds: 3, small: (200, 40), large: (2, 1), first: 300 };
-const FULL: LoadAmount = LoadAmount { rounds: 3, small: (1000, 300), large: (8, 3), first: 1000 };
+const QUICK: LoadAmount =
+    LoadAmount { rounds: 3, small: (200, 40), small_widest: 5, large: (2, 1), huge: 1, first: 300 };
+const FULL: LoadAmount = LoadAmount {
+    rounds: 3,
+    small: (1000, 300),
+    small_widest: 38,
+    large: (8, 3),
+    huge: 3,
+    first: 1000,
+};
 /// Load for other gateways, which are about a hundred times slower than Throughline.
-const OTHERS: LoadAmount = LoadAmount { rounds: 1, small: (50, 5), large: (1, 1), first: 0 };
+const OTHERS: LoadAmount =
+    LoadAmount { rounds: 1, small: (50, 5), small_widest: 0, large: (1, 1), huge: 0, first: 0 };
 
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let amount = if options.quick { QUICK } else { FULL };
@@ -31,12 +41,13 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         dialect: Dialect::Messages,
         lossy: false,
         streams: true,
+        extremes: false,
         provider: None,
     };
     let mut targets = vec![
-        target("direct", None),
-        target("bare proxy", Some(&proxy)),
-        target("throughline relaxed", Some(&relaxed.server)),
+        BenchTarget { extremes: true, ..target("direct", None) },
+        BenchTarget { extremes: true, ..target("bare proxy", Some(&proxy)) },
+        BenchTarget { extremes: true, ..target("throughline relaxed", Some(&relaxed.server)) },
         target("throughline durable", Some(&durable.server)),
         BenchTarget {
             lossy: true,
@@ -48,7 +59,11 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             streams: false,
             ..target("  relaxed, chat → messages", Some(&crossing.server))
         },
-        BenchTarget { streams: false, ..target("  replay off, no capture", Some(&off.server)) },
+        BenchTarget {
+            streams: false,
+            extremes: true,
+            ..target("  replay off, no capture", Some(&off.server))
+        },
     ];
     let own = targets.len();
     for peer in &peers {
@@ -60,7 +75,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         });
     }
     // Streams are measured on a fresh gateway, which has no freed memory to reuse.
-    let stream_result = match options.only {
+    let fresh = match options.only {
         None => {
             let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
             Some(streams::run(&fresh.server, at).await?)
@@ -68,15 +83,16 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         Some(_) => None,
     };
     let mut rows: Vec<Row> = Vec::new();
-    let is_selected =
-        |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let numbered = targets.iter().enumerate();
-    for (index, target) in numbered.filter(|(_, target)| is_selected(&target.name)) {
+    for (index, target) in numbered.filter(|(_, target)| options.selects(&target.name)) {
         eprintln!("{} …", target.name.trim());
         let amount = if index < own { amount } else { OTHERS };
         rows.push(target.measure(amount, at).await?);
     }
-    table::print(&rows, stream_result, commit::median_commit()?);
+    let results = Results { rows, fresh, commit: commit::median_commit()? };
+    table::print(&results.rows, results.fresh);
+    println!("\na bare commit to the same disk: {}", units::time(results.commit));
+    targets::print(&results);
     Ok(())
 }
 
