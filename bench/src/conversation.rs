@@ -67,6 +67,8 @@ pub(crate) struct Conversation {
     lossy: bool,
     /// The conversation's messages, encoded as JSON.
     history: Vec<u8>,
+    /// Size of the previous request in bytes.
+    previous: usize,
 }
 
 impl Conversation {
@@ -76,7 +78,19 @@ impl Conversation {
         let question = format!(
             r#"{{"role":"user","content":"Question {process}-{number}: which function finds the row, and what does it do where there is none?"}}"#
         );
-        Self { dialect, model, size, lossy, history: question.into_bytes() }
+        Self { dialect, model, size, lossy, history: question.into_bytes(), previous: 0 }
+    }
+
+    pub(crate) fn path(&self) -> &'static str {
+        self.dialect.path()
+    }
+
+    /// Returns the next request, and how many bytes it has more than the previous request.
+    pub(crate) fn next_request(&mut self) -> (Bytes, usize) {
+        let body = self.request(false);
+        let added = body.len().saturating_sub(self.previous);
+        self.previous = body.len();
+        (body, added)
     }
 
     pub(crate) fn request(&self, stream: bool) -> Bytes {

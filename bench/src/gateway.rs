@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
@@ -47,28 +48,62 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
+    /// Returns the gateway's metrics as text.
+    pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
+        let metrics = Connection::open(self.server.address).await?.get("/metrics").await?;
+        Ok(String::from_utf8_lossy(&metrics).into_owned())
+    }
+
     /// Returns whether the gateway reports replies that were not stored.
     pub(crate) async fn has_lost_replies(&self) -> anyhow::Result<bool> {
-        let metrics = Connection::open(self.server.address).await?.get("/metrics").await?;
-        let metrics = String::from_utf8_lossy(&metrics);
+        let metrics = self.metrics().await?;
         let mut lines = metrics.lines();
         let lost = lines.find_map(|line| line.strip_prefix("throughline_capture_failures_total "));
         let lost = lost.context("/metrics does not report throughline_capture_failures_total")?;
         Ok(lost.trim() != "0")
     }
+
+    /// Stops the gateway and waits until it has stored all replies and exited.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.server.stop().await
+    }
 }
 
-/// Starts a gateway in front of a provider. The gateway's files are in a temporary directory on the
-/// build disk.
+/// Starts a gateway in front of a provider. The gateway's files, including its store, are in a
+/// temporary directory on the build disk.
 pub(crate) async fn start(
     upstream: SocketAddr,
     capture: Capture,
     disk: Disk,
 ) -> anyhow::Result<Gateway> {
+    let folder = process::temporary_folder()?;
+    let store = sqlite_url(&folder.path().join("store.db"));
+    launch(upstream, capture, disk, &store, folder).await
+}
+
+/// Starts a gateway with a store that may already exist. Several gateways can share a store.
+pub(crate) async fn start_on(
+    upstream: SocketAddr,
+    capture: Capture,
+    store: &str,
+) -> anyhow::Result<Gateway> {
+    launch(upstream, capture, Disk::Whole, store, process::temporary_folder()?).await
+}
+
+pub(crate) fn sqlite_url(file: &Path) -> String {
+    format!("sqlite://{}", file.display())
+}
+
+async fn launch(
+    upstream: SocketAddr,
+    capture: Capture,
+    disk: Disk,
+    store: &str,
+    folder: TempDir,
+) -> anyhow::Result<Gateway> {
     let program =
         process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
     anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
-    let folder = process::temporary_folder()?;
     let config = folder.path().join("throughline.toml");
     let text = format!(
         "[gateway]\n{}\n\n[providers.mock]\nkind = \"anthropic\"\n\
@@ -89,7 +124,6 @@ pub(crate) async fn start(
     // The log goes to a file and contains only warnings, so that the results stay readable.
     command.stderr(File::create(folder.path().join("log"))?);
     command.arg("serve").args(["--log", "warn"]).arg("--config").arg(&config);
-    command.args(["--listen", "127.0.0.1:0"]);
-    command.arg("--store").arg(format!("sqlite://{}", folder.path().join("store.db").display()));
+    command.args(["--listen", "127.0.0.1:0", "--store", store]);
     Ok(Gateway { server: Server::start(command).await?, _folder: folder })
 }

@@ -45,18 +45,39 @@ impl LoadSpec {
     }
 }
 
+/// Latencies and sizes of the requests that a client sent.
+#[derive(Debug, Default)]
+pub(crate) struct Sample {
+    times: Vec<Duration>,
+    /// Bytes that the requests added to their conversations. First requests count completely.
+    added_bytes: u64,
+    reply_bytes: u64,
+}
+
+impl Sample {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.times.extend(other.times);
+        self.added_bytes += other.added_bytes;
+        self.reply_bytes += other.reply_bytes;
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadResult {
     pub(crate) requests: usize,
     pub(crate) elapsed: Duration,
+    /// Bytes of all replies, and bytes that the requests added to their conversations.
+    pub(crate) content_bytes: u64,
     /// Request latencies in ascending order.
     times: Vec<Duration>,
 }
 
 impl LoadResult {
-    pub(crate) fn new(mut times: Vec<Duration>, elapsed: Duration) -> Self {
+    pub(crate) fn new(sample: Sample, elapsed: Duration) -> Self {
+        let Sample { mut times, added_bytes, reply_bytes } = sample;
         times.sort_unstable();
-        Self { requests: times.len(), elapsed, times }
+        let content_bytes = added_bytes + reply_bytes;
+        Self { requests: times.len(), elapsed, content_bytes, times }
     }
 
     /// Returns the number of replies per second.
@@ -128,6 +149,22 @@ impl Connection {
         anyhow::ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
         Ok(body)
     }
+
+    /// Sends the next request of a conversation and adds the reply to the conversation.
+    pub(crate) async fn take_turn(
+        &mut self,
+        conversation: &mut Conversation,
+        sample: &mut Sample,
+    ) -> anyhow::Result<()> {
+        let (body, added) = conversation.next_request();
+        let began = Instant::now();
+        let reply = self.post_whole(conversation.path(), body).await?;
+        sample.times.push(began.elapsed());
+        sample.added_bytes += added as u64;
+        sample.reply_bytes += reply.len() as u64;
+        let unreadable = || format!("unexpected reply: {}", String::from_utf8_lossy(&reply));
+        conversation.add_reply(&reply).with_context(unreadable)
+    }
 }
 
 pub(crate) async fn run(address: SocketAddr, work: LoadSpec) -> anyhow::Result<LoadResult> {
@@ -141,36 +178,28 @@ pub(crate) async fn run(address: SocketAddr, work: LoadSpec) -> anyhow::Result<L
     for connection in connections {
         running.spawn(run_conversations(connection, work));
     }
-    let mut times = Vec::new();
+    let mut sample = Sample::default();
     while let Some(result) = running.join_next().await {
-        times.extend(result??);
+        sample.merge(result??);
     }
-    Ok(LoadResult::new(times, began.elapsed()))
+    Ok(LoadResult::new(sample, began.elapsed()))
 }
 
-async fn run_conversations(
-    mut connection: Connection,
-    work: LoadSpec,
-) -> anyhow::Result<Vec<Duration>> {
-    let mut times = Vec::with_capacity(work.conversations * work.size.turns());
+async fn run_conversations(mut connection: Connection, work: LoadSpec) -> anyhow::Result<Sample> {
+    let mut sample = Sample::default();
     for _ in 0..work.conversations {
         let mut conversation = Conversation::new(work.dialect, Model::Short, work.size, work.lossy);
         for _ in 0..work.size.turns() {
-            let body = conversation.request(false);
-            let began = Instant::now();
-            let reply = connection.post_whole(work.dialect.path(), body).await?;
-            times.push(began.elapsed());
-            let unreadable = || format!("unexpected reply: {}", String::from_utf8_lossy(&reply));
-            conversation.add_reply(&reply).with_context(unreadable)?;
+            connection.take_turn(&mut conversation, &mut sample).await?;
         }
     }
-    Ok(times)
+    Ok(sample)
 }
 
 /// Measures the time to the first chunk of `count` streamed replies, requested one after another.
 pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::Result<LoadResult> {
     let mut connection = Connection::open(address).await?;
-    let (mut times, start) = (Vec::with_capacity(count), Instant::now());
+    let (mut sample, start) = (Sample::default(), Instant::now());
     for _ in 0..count {
         let body =
             Conversation::new(Dialect::Messages, Model::Long, Size::Small, false).request(true);
@@ -179,10 +208,10 @@ pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::R
         anyhow::ensure!(response.status().is_success(), "{}", response.status());
         let mut body = response.into_body();
         body.frame().await.context("the response body is empty")??;
-        times.push(began.elapsed());
+        sample.times.push(began.elapsed());
         while let Some(frame) = body.frame().await {
             frame?;
         }
     }
-    Ok(LoadResult::new(times, start.elapsed()))
+    Ok(LoadResult::new(sample, start.elapsed()))
 }

@@ -12,6 +12,7 @@
 //! | `proxy.rs` | the bare reverse proxy |
 //! | `process.rs`, `gateway.rs`, `peers.rs` | server processes: Throughline and peers |
 //! | `procfs.rs` | CPU times and memory of processes |
+//! | `continuation.rs` | conversations that another gateway process continues |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
@@ -31,6 +32,7 @@
 
 mod abuse;
 mod commit;
+mod continuation;
 mod conversation;
 mod gateway;
 mod load;

@@ -11,7 +11,7 @@ use crate::streams::{self, StreamResult};
 /// Amount of load for one server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadAmount {
-    /// Number of rounds per load. Only the round with the median rate is reported.
+    /// Number of rounds per load.
     pub(crate) rounds: usize,
     /// Conversations per connection for small requests: with one connection, and with `MANY`
     /// connections.
@@ -25,6 +25,8 @@ pub(crate) struct LoadAmount {
     pub(crate) first: usize,
 }
 
+/// Number of rounds per load of the gateway. Only the round with the median rate is reported.
+pub(crate) const ROUNDS: usize = 3;
 /// Number of connections in the parallel measurements.
 pub(crate) const MANY: usize = 32;
 /// Largest number of connections, for small requests.

@@ -4,15 +4,21 @@ use std::net::SocketAddr;
 
 use crate::conversation::Dialect;
 use crate::gateway::{self, Capture, Disk};
-use crate::measure::{BenchTarget, LoadAmount, Row};
+use crate::measure::{BenchTarget, LoadAmount, ROUNDS, Row};
 use crate::process::Server;
 use crate::targets::{self, Results};
-use crate::{Options, commit, peers, streams, table, units};
+use crate::{Options, commit, continuation, peers, streams, table, units};
 
-const QUICK: LoadAmount =
-    LoadAmount { rounds: 3, small: (200, 40), small_widest: 5, large: (2, 1), huge: 1, first: 300 };
+const QUICK: LoadAmount = LoadAmount {
+    rounds: ROUNDS,
+    small: (200, 40),
+    small_widest: 5,
+    large: (2, 1),
+    huge: 1,
+    first: 300,
+};
 const FULL: LoadAmount = LoadAmount {
-    rounds: 3,
+    rounds: ROUNDS,
     small: (1000, 300),
     small_widest: 38,
     large: (8, 3),
@@ -27,6 +33,31 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let amount = if options.quick { QUICK } else { FULL };
     let upstream = Server::start_self(&["upstream"]).await?;
     let at = upstream.address;
+    // Streams are measured on a fresh gateway, which has no freed memory to reuse.
+    let fresh = match options.only {
+        None => {
+            let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+            Some(streams::run(&fresh.server, at).await?)
+        }
+        Some(_) => None,
+    };
+    let rows = measure_rows(options, amount, at).await?;
+    let continued = continuation::run(options, at).await?;
+    let commit = commit::median_commit()?;
+    let results = Results { rows, fresh, commit };
+    table::print(&results.rows, results.fresh);
+    continuation::print(&continued);
+    println!("\na bare commit to the same disk: {}", units::time(commit));
+    targets::print(&results);
+    Ok(())
+}
+
+/// Measures the selected targets: the provider, the proxy, the gateway and other gateways.
+async fn measure_rows(
+    options: &Options,
+    amount: LoadAmount,
+    at: SocketAddr,
+) -> anyhow::Result<Vec<Row>> {
     let proxy = Server::start_self(&["proxy", &format!("http://{at}")]).await?;
     let relaxed = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
     let durable = gateway::start(at, Capture::Durable, Disk::Whole).await?;
@@ -74,26 +105,14 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             ..target(peer.name, Some(&peer.server))
         });
     }
-    // Streams are measured on a fresh gateway, which has no freed memory to reuse.
-    let fresh = match options.only {
-        None => {
-            let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
-            Some(streams::run(&fresh.server, at).await?)
-        }
-        Some(_) => None,
-    };
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows = Vec::new();
     let numbered = targets.iter().enumerate();
     for (index, target) in numbered.filter(|(_, target)| options.selects(&target.name)) {
         eprintln!("{} …", target.name.trim());
         let amount = if index < own { amount } else { OTHERS };
         rows.push(target.measure(amount, at).await?);
     }
-    let results = Results { rows, fresh, commit: commit::median_commit()? };
-    table::print(&results.rows, results.fresh);
-    println!("\na bare commit to the same disk: {}", units::time(results.commit));
-    targets::print(&results);
-    Ok(())
+    Ok(rows)
 }
 
 fn server_address(server: Option<&Server>, upstream: SocketAddr) -> SocketAddr {

@@ -22,6 +22,8 @@ use crate::procfs::{self, ProcessStat};
 /// Prefix of the output line that contains a server's address.
 const LISTENS: &str = "http://";
 
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Serves requests in this process. Prints the address on the first line of output.
 pub(crate) async fn listen<A, F, B>(handler: A) -> anyhow::Result<()>
 where
@@ -71,7 +73,7 @@ pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     id: u32,
-    _child: Child,
+    child: Child,
 }
 
 impl Server {
@@ -100,7 +102,7 @@ impl Server {
         };
         // Read the remaining output, so that the server does not block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Ok(Self { address, id, _child: child })
+        Ok(Self { address, id, child })
     }
 
     /// Starts a server at a known address, and waits until it accepts connections.
@@ -113,11 +115,21 @@ impl Server {
         let id = child.id().with_context(|| format!("{command:?} exited immediately"))?;
         for _ in 0..600 {
             if tokio::net::TcpStream::connect(address).await.is_ok() {
-                return Ok(Self { address, id, _child: child });
+                return Ok(Self { address, id, child });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         anyhow::bail!("the server at {address} did not accept connections within a minute")
+    }
+
+    /// Sends SIGTERM to the server and waits until the server exits.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        let id = self.id.to_string();
+        let kill = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status().await?;
+        anyhow::ensure!(kill.success(), "cannot send SIGTERM to the process {id}");
+        let exit = tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await;
+        exit.with_context(|| format!("the process {id} did not exit after SIGTERM"))??;
+        Ok(())
     }
 
     /// Returns the CPU time that the server has used, in steps of 10 milliseconds.
