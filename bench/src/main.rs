@@ -11,8 +11,9 @@
 //! | `upstream.rs`, `reply.rs` | the mock provider and its replies |
 //! | `proxy.rs` | the bare reverse proxy |
 //! | `process.rs`, `gateway.rs`, `peers.rs` | server processes: Throughline and peers |
-//! | `procfs.rs` | CPU times and memory of processes |
+//! | `procfs.rs` | CPU times, memory and disk writes of processes |
 //! | `continuation.rs` | conversations that another gateway process continues |
+//! | `storage.rs` | WAL pages, written bytes and growth of the store |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
@@ -43,6 +44,7 @@ mod process;
 mod procfs;
 mod proxy;
 mod reply;
+mod storage;
 mod streams;
 mod table;
 mod targets;

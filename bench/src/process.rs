@@ -141,4 +141,9 @@ impl Server {
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
         procfs::resident_memory(self.id)
     }
+
+    /// Returns the number of bytes that the server has written to disks.
+    pub(crate) fn written_bytes(&self) -> anyhow::Result<u64> {
+        procfs::written_bytes(self.id)
+    }
 }

@@ -38,3 +38,11 @@ pub(crate) fn resident_memory(id: u32) -> anyhow::Result<u64> {
     let kib: u64 = kib.with_context(|| format!("/proc/{id}/status has no VmRSS field"))?.parse()?;
     Ok(kib << 10)
 }
+
+/// Returns the number of bytes that a process has written to disks.
+pub(crate) fn written_bytes(id: u32) -> anyhow::Result<u64> {
+    let io = fs::read_to_string(format!("/proc/{id}/io"))?;
+    let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    let bytes = bytes.with_context(|| format!("/proc/{id}/io has no write_bytes field"))?;
+    Ok(bytes.trim().parse()?)
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::measure::{Pair, Round, Row};
+use crate::storage::StorageResult;
 use crate::streams::StreamResult;
 use crate::units::{kib, time};
 
@@ -11,6 +12,7 @@ pub(crate) struct Results {
     pub(crate) rows: Vec<Row>,
     /// Concurrent streams on a fresh gateway.
     pub(crate) fresh: Option<StreamResult>,
+    pub(crate) storage: Option<StorageResult>,
     /// Time of a bare commit to the same disk.
     pub(crate) commit: Duration,
 }
@@ -27,6 +29,7 @@ pub(crate) fn print(results: &Results) {
     add_rates(results, &mut targets);
     add_latencies(results, &mut targets);
     add_size_growth(results, &mut targets);
+    add_storage(results, &mut targets);
     add_memory(results, &mut targets);
     if !targets.0.is_empty() {
         println!("\ntargets");
@@ -127,8 +130,8 @@ fn add_size_growth(results: &Results, targets: &mut TargetLines) {
         let huge = added_cpu(row.huge.as_ref(), proxy.huge.as_ref());
         if let Some((large, huge)) = large.zip(huge) {
             let ratio = huge.as_secs_f64() / large.as_secs_f64();
-            let show = |ratio: f64| format!("{ratio:.2}");
-            targets.at_most(&format!("added CPU at 800 KB / 200 KB, {label}"), ratio, 1.5, show);
+            let label = format!("added CPU at 800 KB / 200 KB, {label}");
+            targets.at_most(&label, ratio, 1.5, decimal);
         }
     }
 }
@@ -136,6 +139,24 @@ fn add_size_growth(results: &Results, targets: &mut TargetLines) {
 /// Returns the CPU time per request that the gateway uses in addition to the proxy.
 fn added_cpu(own: Option<&Round>, proxy: Option<&Round>) -> Option<Duration> {
     Some(own?.cpu?.saturating_sub(proxy?.cpu?))
+}
+
+fn add_storage(results: &Results, targets: &mut TargetLines) {
+    if let Some(storage) = &results.storage {
+        if let Some(pages) = storage.wal_pages {
+            targets.at_most("WAL pages per turn", pages, 3.0, decimal);
+        }
+        let label = "growth per turn: 2.5 times the new content + 600 B";
+        targets.at_most(label, storage.growth, storage.growth_target(), whole_bytes);
+    }
+}
+
+fn decimal(number: f64) -> String {
+    format!("{number:.2}")
+}
+
+fn whole_bytes(number: f64) -> String {
+    format!("{number:.0} B")
 }
 
 fn add_memory(results: &Results, targets: &mut TargetLines) {
