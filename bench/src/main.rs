@@ -14,6 +14,7 @@
 //! | `procfs.rs` | CPU times, memory and disk writes of processes |
 //! | `continuation.rs` | conversations that another gateway process continues |
 //! | `storage.rs` | WAL pages, written bytes and growth of the store |
+//! | `postgres.rs` | the gateway with its store on PostgreSQL |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
@@ -40,6 +41,7 @@ mod load;
 mod measure;
 mod peers;
 mod plan;
+mod postgres;
 mod process;
 mod procfs;
 mod proxy;
@@ -61,7 +63,7 @@ pub(crate) struct Options {
     /// Measure less, in about four minutes
     #[arg(long)]
     quick: bool,
-    /// Measure `LiteLLM` and Portkey too; scripts/peers installs them
+    /// Measure `LiteLLM`, Portkey and SMG too; scripts/peers installs them
     #[arg(long)]
     peers: bool,
     /// Measure only the rows whose names contain this text

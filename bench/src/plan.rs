@@ -7,7 +7,7 @@ use crate::gateway::{self, Capture, Disk};
 use crate::measure::{BenchTarget, LoadAmount, ROUNDS, Row};
 use crate::process::Server;
 use crate::targets::{self, Results};
-use crate::{Options, commit, continuation, peers, storage, streams, table, units};
+use crate::{Options, commit, continuation, peers, postgres, storage, streams, table, units};
 
 const QUICK: LoadAmount = LoadAmount {
     rounds: ROUNDS,
@@ -44,13 +44,15 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let rows = measure_rows(options, amount, at).await?;
     let continued = continuation::run(options, at).await?;
     let storage = storage::run(options, at).await?;
+    let postgres = postgres::run(options, at, amount.small.1).await?;
     let commit = commit::median_commit()?;
-    let results = Results { rows, fresh, storage, commit };
+    let results = Results { rows, fresh, storage, postgres, commit };
     table::print(&results.rows, results.fresh);
     continuation::print(&continued);
     if let Some(storage) = &results.storage {
         storage.print();
     }
+    postgres::print(&results.postgres);
     println!("\na bare commit to the same disk: {}", units::time(commit));
     targets::print(&results);
     Ok(())

@@ -1,4 +1,4 @@
-//! Reads CPU times, memory and disk writes of processes from `/proc`.
+//! Reads CPU times, memory, disk writes and command lines of processes from `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -11,23 +11,55 @@ const TICK: Duration = Duration::from_millis(10);
 /// The fields of `/proc/PID/stat` that the benchmark uses.
 #[derive(Debug)]
 pub(crate) struct ProcessStat {
+    pub(crate) id: u32,
+    /// Name of the program, without its directory.
+    pub(crate) name: String,
+    /// Process id of the parent.
+    pub(crate) parent: u32,
     /// CPU time of the process, in steps of 10 milliseconds.
     pub(crate) cpu_time: Duration,
+    /// CPU time of the children that have exited.
+    pub(crate) exited_children_cpu_time: Duration,
 }
 
 impl ProcessStat {
     pub(crate) fn read(id: u32) -> anyhow::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-        Self::parse(&stat).with_context(|| format!("/proc/{id}/stat has an unexpected format"))
+        Self::parse(id, &stat).with_context(|| format!("/proc/{id}/stat has an unexpected format"))
     }
 
-    fn parse(stat: &str) -> Option<Self> {
+    fn parse(id: u32, stat: &str) -> Option<Self> {
         // The process name is in parentheses and may contain spaces and parentheses.
-        let (_, rest) = stat.rsplit_once(')')?;
+        let (start, rest) = stat.rsplit_once(')')?;
+        let (_, name) = start.split_once('(')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u32>().ok();
-        Some(Self { cpu_time: TICK * (number(11)? + number(12)?) })
+        Some(Self {
+            id,
+            name: name.to_owned(),
+            parent: number(1)?,
+            cpu_time: TICK * (number(11)? + number(12)?),
+            exited_children_cpu_time: TICK * (number(13)? + number(14)?),
+        })
     }
+}
+
+/// Returns all processes of this machine.
+pub(crate) fn processes() -> anyhow::Result<Vec<ProcessStat>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let id = entry?.file_name().to_string_lossy().parse::<u32>().ok();
+        // A process may exit at any time, so skip processes that cannot be read.
+        found.extend(id.and_then(|id| ProcessStat::read(id).ok()));
+    }
+    Ok(found)
+}
+
+/// Returns the command line of a process, including the name of the program.
+pub(crate) fn arguments(id: u32) -> anyhow::Result<Vec<String>> {
+    let line = fs::read(format!("/proc/{id}/cmdline"))?;
+    let arguments = line.split(|byte| *byte == 0);
+    Ok(arguments.map(|argument| String::from_utf8_lossy(argument).into_owned()).collect())
 }
 
 /// Returns the resident memory of a process in bytes.

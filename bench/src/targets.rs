@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::measure::{Pair, Round, Row};
+use crate::postgres::PostgresResult;
 use crate::storage::StorageResult;
 use crate::streams::StreamResult;
 use crate::units::{kib, time};
@@ -13,6 +14,7 @@ pub(crate) struct Results {
     /// Concurrent streams on a fresh gateway.
     pub(crate) fresh: Option<StreamResult>,
     pub(crate) storage: Option<StorageResult>,
+    pub(crate) postgres: Vec<PostgresResult>,
     /// Time of a bare commit to the same disk.
     pub(crate) commit: Duration,
 }
@@ -30,6 +32,7 @@ pub(crate) fn print(results: &Results) {
     add_latencies(results, &mut targets);
     add_size_growth(results, &mut targets);
     add_storage(results, &mut targets);
+    add_postgres(results, &mut targets);
     add_memory(results, &mut targets);
     if !targets.0.is_empty() {
         println!("\ntargets");
@@ -148,6 +151,15 @@ fn add_storage(results: &Results, targets: &mut TargetLines) {
         }
         let label = "growth per turn: 2.5 times the new content + 600 B";
         targets.at_most(label, storage.growth, storage.growth_target(), whole_bytes);
+    }
+}
+
+fn add_postgres(results: &Results, targets: &mut TargetLines) {
+    for result in &results.postgres {
+        if let Some(sqlite) = results.row(result.sqlite_row) {
+            let ratio = result.round.rate() / sqlite.small.many.rate();
+            targets.at_least(&format!("{} / SQLite, rate at 32, 2 KB", result.name), ratio, 0.5);
+        }
     }
 }
 
