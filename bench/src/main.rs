@@ -16,6 +16,7 @@
 //! | `storage.rs` | WAL pages, written bytes and growth of the store |
 //! | `postgres.rs` | the gateway with its store on PostgreSQL |
 //! | `streams.rs` | a thousand concurrent streams |
+//! | `profile.rs` | time of the stages of a request |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
 //! | `table.rs` | the table of results |
@@ -44,6 +45,7 @@ mod plan;
 mod postgres;
 mod process;
 mod procfs;
+mod profile;
 mod proxy;
 mod reply;
 mod storage;
@@ -59,6 +61,7 @@ use clap::{Parser, Subcommand};
 /// Measure the gateway against a bare reverse proxy in the same run
 #[derive(Debug, Parser)]
 #[command(name = "throughline-bench")]
+#[expect(clippy::struct_excessive_bools, reason = "independent options of the command")]
 pub(crate) struct Options {
     /// Measure less, in about four minutes
     #[arg(long)]
@@ -66,12 +69,16 @@ pub(crate) struct Options {
     /// Measure `LiteLLM`, Portkey and SMG too; scripts/peers installs them
     #[arg(long)]
     peers: bool,
-    /// Measure only the rows whose names contain this text
+    /// Measure only the rows and measurements whose names contain this text
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Measure only the latency of a probe during abuse
     #[arg(long)]
     abuse: bool,
+    /// Measure only the time of each stage of a request; needs a gateway that was built with the
+    /// cargo feature `profile`
+    #[arg(long, conflicts_with = "abuse")]
+    profile: bool,
     #[command(subcommand)]
     serve: Option<Serve>,
 }
@@ -114,6 +121,7 @@ fn main() -> anyhow::Result<()> {
             Some(Serve::Proxy { to }) => proxy::serve(to).await,
             Some(Serve::Misbehave { abuse, address }) => abuse.repeat(*address).await,
             None if options.abuse => abuse::run(options.only.as_deref()).await,
+            None if options.profile => profile::run(&options).await,
             None => plan::run(&options).await,
         }
     })
