@@ -25,8 +25,8 @@ const FULL: LoadAmount = LoadAmount {
     huge: 3,
     first: 1000,
 };
-/// Load for other gateways, which are about a hundred times slower than Throughline.
-const OTHERS: LoadAmount =
+/// Load for gateways that are much slower than Throughline.
+const SLOW: LoadAmount =
     LoadAmount { rounds: 1, small: (50, 5), small_widest: 0, large: (1, 1), huge: 0, first: 0 };
 
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
@@ -81,7 +81,7 @@ async fn measure_rows(
         extremes: false,
         provider: None,
     };
-    let mut targets = vec![
+    let targets = [
         BenchTarget { extremes: true, ..target("direct", None) },
         BenchTarget { extremes: true, ..target("bare proxy", Some(&proxy)) },
         BenchTarget { extremes: true, ..target("throughline relaxed", Some(&relaxed.server)) },
@@ -102,21 +102,19 @@ async fn measure_rows(
             ..target("  replay off, no capture", Some(&off.server))
         },
     ];
-    let own = targets.len();
+    let mut targets: Vec<_> = targets.into_iter().map(|target| (target, amount)).collect();
     for peer in &peers {
-        let provider = peer.needs_provider.then_some(at);
-        targets.push(BenchTarget {
+        let target = BenchTarget {
             streams: false,
-            provider,
-            ..target(peer.name, Some(&peer.server))
-        });
+            provider: peer.provider,
+            ..target(&peer.name, Some(&peer.server))
+        };
+        targets.push((target, if peer.is_slow { SLOW } else { amount }));
     }
     let mut rows = Vec::new();
-    let numbered = targets.iter().enumerate();
-    for (index, target) in numbered.filter(|(_, target)| options.selects(&target.name)) {
+    for (target, amount) in targets.iter().filter(|(target, _)| options.selects(&target.name)) {
         eprintln!("{} …", target.name.trim());
-        let amount = if index < own { amount } else { OTHERS };
-        rows.push(target.measure(amount, at).await?);
+        rows.push(target.measure(*amount, at).await?);
     }
     Ok(rows)
 }
