@@ -79,6 +79,9 @@ pub(crate) struct Options {
     /// cargo feature `profile`
     #[arg(long, conflicts_with = "abuse")]
     profile: bool,
+    /// Also measure stores on this PostgreSQL server, which scripts/postgres started
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
     #[command(subcommand)]
     serve: Option<Serve>,
 }

@@ -14,9 +14,6 @@ use crate::measure::{MANY, ROUNDS, Round, median_by_rate, run_round};
 use crate::procfs::{self, ProcessStat};
 use crate::units::time_or_dash;
 
-/// Environment variable with the URL of a server on which databases can be created.
-const URL_VARIABLE: &str = "THROUGHLINE_POSTGRES";
-
 pub(crate) struct PostgresResult {
     pub(crate) name: &'static str,
     /// Name of the row with the same measurement on SQLite.
@@ -34,8 +31,8 @@ pub(crate) async fn run(
     conversations: usize,
 ) -> anyhow::Result<Vec<PostgresResult>> {
     let mut results = Vec::new();
-    let Ok(url) = std::env::var(URL_VARIABLE) else { return Ok(results) };
-    let server = PostgresServer::find(&url)?;
+    let Some(url) = &options.postgres else { return Ok(results) };
+    let server = PostgresServer::find(url)?;
     let modes = [
         ("relaxed, PostgreSQL", "throughline relaxed", Capture::Relaxed),
         ("durable, PostgreSQL", "throughline durable", Capture::Durable),

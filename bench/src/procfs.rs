@@ -30,8 +30,8 @@ impl ProcessStat {
 
     fn parse(id: u32, stat: &str) -> Option<Self> {
         // The process name is in parentheses and may contain spaces and parentheses.
-        let (start, rest) = stat.rsplit_once(')')?;
-        let (_, name) = start.split_once('(')?;
+        let (beginning, rest) = stat.rsplit_once(')')?;
+        let (_, name) = beginning.split_once('(')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u32>().ok();
         Some(Self {

@@ -35,16 +35,17 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             (stage.as_str(), time - earlier.map_or(0.0, |(_, time)| *time))
         })
         .collect();
-    let total: f64 = used.iter().map(|(_, time)| time).sum();
     let requests = round.load.requests.max(1) as f64;
+    let in_stages: f64 = used.iter().map(|(_, time)| time / requests).sum();
+    // The CPU time outside all stages is HTTP and scheduling.
+    let cpu = round.cpu.map_or(in_stages, |cpu| cpu.as_secs_f64() * 1e6);
+    let http = ("http", (cpu - in_stages).max(0.0) * requests);
     println!("time per stage and request, relaxed, 2 KB over {MANY} connections");
-    for (stage, time) in used {
-        let (each, share) = (time / requests, 100.0 * time / total.max(1.0));
-        println!("{stage:<12} {each:>8.1} µs {share:>6.1} %");
+    for (stage, time) in [http].into_iter().chain(used) {
+        let each = time / requests;
+        println!("{stage:<12} {each:>8.1} µs {:>6.1} %", 100.0 * each / cpu.max(1.0));
     }
-    println!("{:<12} {:>8.1} µs", "total", total / requests);
-    let cpu = time_or_dash(round.cpu);
-    println!("{:.0} requests/s, CPU per request {cpu}", round.rate());
+    println!("{:.0} requests/s, CPU per request {}", round.rate(), time_or_dash(round.cpu));
     Ok(())
 }
 

@@ -6,7 +6,8 @@
 //!
 //! The ports are traits that other crates implement: [`Model`], [`Upstream`], [`Store`].
 //!
-//! This crate does no I/O, reads no clock and contains no provider-specific code.
+//! This crate does no I/O and contains no provider-specific code. It reads no clock, except to
+//! measure stages with the feature `profile`: see [`Stage`].
 
 mod call;
 mod completed_call;
@@ -25,6 +26,7 @@ mod replay;
 mod reply;
 mod seal;
 mod settings;
+mod stage;
 mod store;
 pub mod tag;
 mod thought;
@@ -59,6 +61,7 @@ pub use crate::replay::{ReplayForm, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, StopReason, Usage};
 pub use crate::seal::{Attachment, Seal, SealBinding};
 pub use crate::settings::{NativeReasoning, OutputFormat, Settings, ToolChoice};
+pub use crate::stage::Stage;
 pub use crate::store::{
     Append, Batch, Content, ErasureEpoch, EventWriter, Fence, Fold, FoldedLog, ForkPoint, Lease,
     LogFollower, LogHead, LogId, LogKind, LogOpening, NewRecord, NewVaultTurn, Pack, PendingEntry,

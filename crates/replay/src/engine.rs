@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use throughline_codec::IssuedSeals;
 use throughline_core::{
-    Call, Disposition, EncodedRequest, ErasureEpoch, Evidence, Fate, Item, ItemId, Store,
+    Call, Disposition, EncodedRequest, ErasureEpoch, Evidence, Fate, Item, ItemId, Stage, Store,
     StoreError, Tenant, TurnId, VaultKey, VaultLookup,
 };
 use throughline_json::Name;
@@ -128,7 +128,7 @@ impl Replay {
             return;
         };
         let permit = pending.reserve(answered.size()).await;
-        let marks = TurnKeys::new(&answered.turn());
+        let marks = Stage::Capture.run(|| TurnKeys::new(&answered.turn()));
         let pending_write = pending.register(&answered.record.tenant, &marks.keys, permit);
         let replay = Arc::clone(self);
         tokio::spawn(async move {
@@ -156,8 +156,9 @@ impl Replay {
         turn: &Turn<'_>,
         marks: TurnKeys,
     ) -> Result<Option<TurnId>, StoreError> {
-        let prepared = PreparedTurn::new(turn, marks);
-        let Some(stored) = capture::capture(self, tenant, &prepared).await? else {
+        let prepared = Stage::Capture.run(|| PreparedTurn::new(turn, marks));
+        let capturing = Stage::Capture.run_async(capture::capture(self, tenant, &prepared));
+        let Some(stored) = capturing.await? else {
             return Ok(None);
         };
         // Cache the turn, because the next request probably continues it. An outdated epoch is

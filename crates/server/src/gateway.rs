@@ -37,7 +37,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use throughline_codec::Catalog;
-use throughline_core::Upstream;
+use throughline_core::{Stage, Upstream};
 use throughline_json::{Measure, Name, SizeLimitExceeded, SizeLimits, Tree};
 use throughline_replay::Replay;
 use throughline_spec::RedactionPolicy;
@@ -113,7 +113,8 @@ pub(crate) async fn receive(
     let operations = &gateway.operations;
     let mut room = operations.new_reservation(caller);
     let body = read_body(body, gateway.body_limit, operations.limits.body, &mut room).await?;
-    let parsing = async { limited_tree(&body, gateway.depth_limit, &operations.limits.sizes) };
+    let parse = || limited_tree(&body, gateway.depth_limit, &operations.limits.sizes);
+    let parsing = async { Stage::Parse.run(parse) };
     let tree = operations.heavy.run(caller, body.len(), parsing).await??;
     room.reserve_entries(tree.as_ref().map_or(0, Tree::entries)).await?;
     scope.hold_memory(room);

@@ -11,7 +11,9 @@ use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use throughline_codec::{
     Codec, CodecError, DecodeContext, Framing, StreamDecoder, StreamEncoder, events_from_reply,
 };
-use throughline_core::{BodyStream, Delta, Event, Failure, Reply, StopReason, UpstreamResponse};
+use throughline_core::{
+    BodyStream, Delta, Event, Failure, Reply, Stage, StopReason, UpstreamResponse,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 
@@ -221,7 +223,7 @@ impl StreamRelay {
             let rest = readable.get(begin..).unwrap_or_default();
             let length = if self.has_frames { frame_length(rest) } else { rest.len() };
             let frame = rest.get(..length).unwrap_or_default();
-            match self.decoder.push(frame) {
+            match Stage::Parse.run(|| self.decoder.push(frame)) {
                 Ok(events) => {
                     let has_ended = events.iter().any(|event| matches!(event, Event::Ended(_)));
                     if has_ended && !self.is_kept {

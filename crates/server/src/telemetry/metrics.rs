@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use throughline_core::Wire;
+use throughline_core::{Stage, Wire};
 use throughline_json::Name;
 use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
 
@@ -154,6 +154,7 @@ impl Metrics {
         page.histogram("call_seconds", "Duration of calls up to the last byte.", &counted.took);
         let help = "Time until the first byte of the provider's response.";
         page.histogram("first_byte_seconds", help, &counted.first_byte);
+        page.stages();
         page.text
     }
 }
@@ -182,6 +183,18 @@ impl PrometheusPage {
         let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
         let line = format!("throughline_{name}{labels} {value}\n");
         self.text.push_str(&line);
+    }
+
+    /// Writes the time of each stage, if the program was built with the feature `profile`.
+    fn stages(&mut self) {
+        let times = Stage::ALL.map(|stage| Some((stage.as_str(), stage.microseconds()?)));
+        for (index, (stage, time)) in times.into_iter().flatten().enumerate() {
+            if index == 0 {
+                let help = "Time spent in each stage of requests.";
+                self.head("stage_microseconds_total", "counter", help);
+            }
+            self.line("stage_microseconds_total", &[("stage", stage)], time);
+        }
     }
 
     fn used(&mut self, all: &BTreeMap<(Name, Name), UsageAmount>) {

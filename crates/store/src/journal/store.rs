@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Batch, EventWriter, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun,
-    Store, StoreFuture, Tenant, VaultKey, VaultLookup,
+    Batch, EventWriter, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, Stage,
+    StaleRun, Store, StoreFuture, Tenant, VaultKey, VaultLookup,
 };
 
 use crate::journal::Journal;
@@ -32,7 +32,7 @@ impl Store for Journal {
             } else {
                 seal(&self.keys, batch)?
             };
-            self.backend.commit(sealed).await
+            Stage::Store.run_async(self.backend.commit(sealed)).await
         })
     }
 
@@ -132,7 +132,7 @@ impl Store for Journal {
     ) -> StoreFuture<'a, VaultLookup> {
         Box::pin(async move {
             let keys: Vec<_> = keys.iter().map(|key| self.keys.vault(tenant, key)).collect();
-            self.backend.find(tenant, &keys).await
+            Stage::Store.run_async(self.backend.find(tenant, &keys)).await
         })
     }
 
