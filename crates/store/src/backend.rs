@@ -19,7 +19,7 @@ use throughline_core::{
 use tokio::sync::oneshot;
 
 use crate::backend::decode::{
-    API_KEY_COLUMNS, LOG_COLUMNS, RECORD_COLUMNS, api_key, log_head, record,
+    AFTER_RECORD, API_KEY_COLUMNS, LOG_COLUMNS, RECORD_COLUMNS, api_key, log_head, records,
 };
 use crate::chain::Head;
 use crate::manifest::Manifest;
@@ -52,9 +52,10 @@ fn logs_of_tenant() -> String {
 }
 
 /// Returns the SQL query for the records in log `$2` of the tenant named `$1`.
-fn records_of_log() -> String {
+fn records_of_log(dialect: &Dialect) -> String {
+    let pack_columns = dialect.pack_columns;
     format!(
-        "SELECT {RECORD_COLUMNS} FROM records r \
+        "SELECT {RECORD_COLUMNS}, {pack_columns} FROM records r \
          JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant \
          LEFT JOIN salts s ON s.record = r.id AND s.tenant = r.tenant WHERE r.tenant = {TENANT} \
          AND r.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)"
@@ -123,10 +124,23 @@ pub(crate) trait Backend: Driver {
 
     /// Returns the log's own records in `span`, in order.
     fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> StoreFuture<'_, Vec<Row>> {
-        let records = records_of_log();
-        let sql = format!("{records} AND r.seq > $3 AND r.seq <= $4 ORDER BY r.seq LIMIT $5");
-        let values = values![tenant, log, span.after, span.up_to, span.limit];
-        decoded(self.query(&sql, &values), record)
+        let Span { after, up_to, limit } = span;
+        let selected = records_of_log(self.dialect());
+        // A pack has the number of its last record, so the first row that does not end before
+        // `up_to` contains it.
+        let sql = format!(
+            "{selected} AND r.seq > $3 AND r.seq <= coalesce((SELECT min(p.seq) FROM records p \
+             WHERE p.tenant = {TENANT} AND p.seq >= $4 \
+             AND p.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)), $4) \
+             ORDER BY r.seq LIMIT $5"
+        );
+        let rows = self.query(&sql, &values![tenant, log, after, up_to, limit]);
+        Box::pin(async move {
+            let rows = rows.await?.iter().map(records).collect::<Result<Vec<_>, _>>()?;
+            let in_span = |row: &Row| row.seq > after && row.seq <= up_to;
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            Ok(rows.into_iter().flatten().filter(in_span).take(limit).collect())
+        })
     }
 
     /// Returns the number of the record before the first record that contains an event after
@@ -154,9 +168,10 @@ pub(crate) trait Backend: Driver {
         let sql = format!(
             "{} AND r.kind = 'checkpoint' AND r.seq <= $3 AND r.erased IS NULL \
              ORDER BY r.seq DESC LIMIT 1",
-            records_of_log()
+            records_of_log(self.dialect())
         );
-        first(self.query(&sql, &values![tenant, log, at_most]), record)
+        let row = first(self.query(&sql, &values![tenant, log, at_most]), records);
+        Box::pin(async move { Ok(row.await?.and_then(|mut records| records.pop())) })
     }
 
     /// Returns the log and sequence number of all records with this `about` hash.
@@ -227,7 +242,8 @@ pub(crate) trait Backend: Driver {
     }
 
     /// Returns the records after `after` and up to `up_to`, in commit order, of all tenants or of
-    /// one. `up_to` must not exceed [`last_record`](Self::last_record).
+    /// one. `up_to` must not exceed [`last_record`](Self::last_record). A pack counts as one record
+    /// for `limit`.
     fn chain(
         &self,
         of: Option<&Tenant>,
@@ -240,17 +256,26 @@ pub(crate) trait Backend: Driver {
         let scope =
             of.map_or("", |_| "AND r.tenant + 0 = (SELECT id FROM tenants WHERE name = $4)");
         let sql = format!(
-            "SELECT {RECORD_COLUMNS}, r.id, t.name, l.name FROM records r \
+            "SELECT {RECORD_COLUMNS}, {}, r.id, t.name, l.name FROM records r \
              LEFT JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant \
              LEFT JOIN salts s ON s.record = r.id AND s.tenant = r.tenant \
              LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log \
-             WHERE r.id > $1 AND r.id <= $2 {scope} ORDER BY r.id LIMIT $3"
+             WHERE r.id > $1 AND r.id <= $2 {scope} ORDER BY r.id LIMIT $3",
+            self.dialect().pack_columns
         );
         let mut values = values![after, up_to, limit].to_vec();
         values.extend(of.map(Into::into));
-        decoded(self.query(&sql, &values), |row| {
-            Ok(decode!(row, 16, ChainRow { id, tenant, log } { row: record(row)? }))
-        })
+        let rows = decoded(self.query(&sql, &values), |row| {
+            let records = records(row)?;
+            let last: i64 = row.get(AFTER_RECORD)?;
+            let (tenant, log): (Tenant, LogId) =
+                (row.get(AFTER_RECORD + 1)?, row.get(AFTER_RECORD + 2)?);
+            let before = i64::try_from(records.len()).unwrap_or(i64::MAX);
+            let numbered = (last.saturating_sub(before).saturating_add(1)..).zip(records);
+            let owned = |(id, row)| ChainRow { id, tenant: tenant.clone(), log: log.clone(), row };
+            Ok(numbered.map(owned).collect::<Vec<_>>())
+        });
+        Box::pin(async move { Ok(rows.await?.into_iter().flatten().collect()) })
     }
 
     /// Returns the head of every chain segment that has records, for all tenants or for one.
@@ -322,6 +347,7 @@ pub(crate) trait Backend: Driver {
             let checks = CONSISTENCY_CHECKS.split("\n\n").skip(1);
             for (problem, sql) in checks.filter_map(|check| check.split_once('\n')) {
                 let problem = problem.trim_start_matches("-- ");
+                let sql = sql.replace("{span}", self.dialect().span);
                 let rows = self.query(&format!("{sql} LIMIT 20"), &[]);
                 let describe = |row: &SqlRow| Ok(format!("{} {problem}.", row.get::<String>(0)?));
                 problems.extend(decoded(rows, describe).await?);

@@ -5,9 +5,10 @@
 //! new writer, so commits from different processes never contend for the same row. Links use
 //! SHA-256 because PostgreSQL can compute it in the same transaction that numbers the records.
 
-use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
 use throughline_json::Name;
+
+use crate::sha256::sha256;
 
 /// The SHA-256 hash of a record in a chain. It covers all earlier records of the chain.
 pub(crate) type Link = Digest;
@@ -57,8 +58,7 @@ impl Header<'_> {
             "throughline record 1\n{tenant}\n{log}\n{nature}\n{seq}\n{kind}\n{at}\n{events}\n\
              {last_event}\n{about}\n{size}\n{writer}\n{position}"
         );
-        let hash = Sha256::new().chain_update(previous).chain_update(commitment);
-        hash.chain_update(header).finalize().into()
+        sha256(&[previous, commitment, header.as_bytes()])
     }
 }
 

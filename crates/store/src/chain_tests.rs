@@ -1,5 +1,7 @@
 //! Pins the exact bytes that a link hashes.
 
+use sha2::{Digest as _, Sha256};
+
 use super::*;
 
 /// Computes the link for fixed digests and a header that is given as text.

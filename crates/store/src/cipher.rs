@@ -5,8 +5,10 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use chacha20poly1305::aead::{Aead, KeyInit};
-use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce, XChaCha20Poly1305, XNonce};
+use chacha20poly1305::aead::{Aead as _, KeyInit as _};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::error::Unspecified;
 use throughline_core::{Digest, StoreError};
 use zeroize::Zeroizing;
 
@@ -65,15 +67,32 @@ pub(crate) fn open(salt: &SaltBytes, sealed: &[u8]) -> Result<Bytes> {
 
 /// Encrypts content with a key that is used only once, so a constant nonce is safe.
 pub(crate) fn seal_under(key: &Secret, content: &[u8]) -> Result<Bytes> {
-    let cipher = ChaCha20Poly1305::new(&Key::from(**key));
-    cipher.encrypt(&Nonce::default(), content).map(Bytes::from).map_err(|_| too_long())
+    let mut sealed = Vec::with_capacity(content.len() + CHACHA20_POLY1305.tag_len());
+    sealed.extend_from_slice(content);
+    let cipher = content_cipher(key).map_err(|_| too_long())?;
+    let appended = cipher.seal_in_place_append_tag(only_nonce(), Aad::empty(), &mut sealed);
+    appended.map(|()| Bytes::from(sealed)).map_err(|_| too_long())
 }
 
 /// Decrypts content that [`seal_under`] encrypted.
 pub(crate) fn open_under(key: &Secret, sealed: &[u8]) -> Result<Bytes> {
-    let cipher = ChaCha20Poly1305::new(&Key::from(**key));
-    let opened = cipher.decrypt(&Nonce::default(), sealed).map(Bytes::from);
-    opened.map_err(|_| corrupt!("a content cannot be decrypted with its key"))
+    let mut bytes = sealed.to_vec();
+    let opened = content_cipher(key).and_then(|cipher| {
+        cipher.open_in_place(only_nonce(), Aad::empty(), &mut bytes).map(|content| content.len())
+    });
+    let length = opened.map_err(|_| corrupt!("a content cannot be decrypted with its key"))?;
+    bytes.truncate(length);
+    Ok(Bytes::from(bytes))
+}
+
+/// Returns ChaCha20-Poly1305, as in RFC 8439, with this key.
+fn content_cipher(key: &Secret) -> Result<LessSafeKey, Unspecified> {
+    UnboundKey::new(&CHACHA20_POLY1305, &**key).map(LessSafeKey::new)
+}
+
+/// Returns the nonce for keys that are used only once.
+fn only_nonce() -> Nonce {
+    Nonce::assume_unique_for_key([0; NONCE_LEN])
 }
 
 /// Encrypts a small secret with a key that wraps many secrets, so each result has a random nonce.

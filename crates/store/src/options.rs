@@ -17,6 +17,9 @@ pub struct Options {
     pub queue: usize,
     /// Maximum number of concurrent reads.
     pub readers: usize,
+    /// Number of captured turns whose lookup keys an SQLite store indexes at once. The keys of the
+    /// turns that are not indexed yet are kept in memory, about 500 bytes per turn.
+    pub index_batch: usize,
     /// Whether to create the store if it does not exist.
     pub create: bool,
     /// Maximum time to wait for a lock that another process holds on the database.
@@ -35,6 +38,7 @@ impl Default for Options {
             retired_keys: Vec::new(),
             queue: 1024,
             readers: 4,
+            index_batch: 4096,
             create: true,
             patience: Duration::from_secs(30),
             read_only: false,

@@ -94,7 +94,7 @@ impl ApiKeyMac {
 )]
 pub(crate) fn report_migration(store: &str, records: Option<i64>) {
     match records {
-        Some(records) => eprintln!("migrating {store} to schema version 2: {records} records"),
-        None => eprintln!("migrated {store} to schema version 2"),
+        Some(records) => eprintln!("migrating {store} from schema version 1: {records} records"),
+        None => eprintln!("migrated {store} from schema version 1"),
     }
 }

@@ -111,6 +111,14 @@ impl ErasureReason {
         self as i16
     }
 
+    /// Returns the number as a byte, for packs.
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            ErasureReason::Forgotten => 1,
+            ErasureReason::Expired => 2,
+        }
+    }
+
     pub(crate) fn from_number(number: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.number() == number)
     }

@@ -26,12 +26,12 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, Tenant};
 use throughline_json::Name;
 
 use crate::cipher::Secret;
 use crate::hex::hex;
+use crate::sha256::sha256;
 
 /// Name of the internal value that holds the sums of the store-wide tables.
 pub(crate) const TALLY_NAME: &str = "tally";
@@ -177,8 +177,7 @@ impl RowKey {
                 Field::Bytes(bytes) => text.write_all(hex(bytes).as_bytes()),
             });
         }
-        let row = Sha256::digest(&text);
-        Sha256::new().chain_update(self.bytes()).chain_update(row).finalize().into()
+        sha256(&[self.bytes(), &sha256(&[&text])])
     }
 }
 
@@ -288,7 +287,7 @@ impl<const TABLES: usize> Sums<TABLES> {
 
     /// Returns the SHA-256 digest of these sums, as listed in manifests.
     pub(crate) fn digest(&self) -> Digest {
-        Sha256::digest(self.print()).into()
+        sha256(&[self.print().as_bytes()])
     }
 }
 
@@ -332,7 +331,7 @@ pub struct RowState {
 impl RowState {
     /// Builds a segment's state from its stored sums. For the tally, `segment` is `None`.
     pub(crate) fn new(segment: Option<(Tenant, Name)>, changes: i64, sums: &str) -> Self {
-        Self { segment, changes, digest: Sha256::digest(sums).into() }
+        Self { segment, changes, digest: sha256(&[sums.as_bytes()]) }
     }
 
     /// Builds the tally's state from its stored text.
@@ -373,6 +372,11 @@ impl RowSnapshot {
             Some(tenant) => self.tenants.entry(tenant).or_default().add(table, row),
             None => self.store.add(table, row),
         }
+    }
+
+    /// Removes a row's MAC from the tenant's sums.
+    pub(crate) fn uncount(&mut self, table: &IndexTable, tenant: i64, row: Sum) {
+        self.tenants.entry(tenant).or_default().remove(table, row);
     }
 }
 

@@ -108,8 +108,19 @@ pub(crate) enum KeyKind {
 }
 
 impl KeyKind {
+    const ALL: [Self; 3] = [KeyKind::Claim, KeyKind::Id, KeyKind::Chain];
+
     pub(crate) fn number(self) -> i16 {
         self as i16
+    }
+
+    /// Returns the number as a byte, for keys in a turn's row.
+    pub(crate) fn byte(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.byte() == byte)
     }
 }
 

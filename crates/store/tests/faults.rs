@@ -403,7 +403,7 @@ async fn newer_schema_is_rejected() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
     assert_eq!(
         refusal(&path, &Options::default()).await,
-        "the store has schema version 7, but this program supports versions up to 2; upgrade \
+        "the store has schema version 7, but this program supports versions up to 3; upgrade \
          Throughline"
     );
 }

@@ -457,3 +457,64 @@ async fn item_is_forgotten_despite_a_damaged_record() {
                   damaged records that could not be searched: 1";
     assert_eq!(outcome.unwrap_err().to_string(), expected);
 }
+
+/// Captures a turn whose records share one row.
+async fn capture_pack(journal: &Journal, log: &str) {
+    let mut dice = TestRng::new(77);
+    let mut append = Append::new(log).opening(LogOpening::thread());
+    for id in ["a", "b", "c"] {
+        let content = format!("{{\"id\":\"{id}\",\"text\":\"{}\"}}", text(&mut dice, 900));
+        append = append.record(NewRecord::new(kind::ITEM, content));
+    }
+    let mut batch = Batch::new(tenant()).append(append);
+    let (id, keys) = (format!("turn-{log}").into(), vec![claim(log, 1)]);
+    batch.vault.push(NewVaultTurn { id, parent: None, keys, log: log.into(), prefix: None });
+    journal.commit(batch).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_item_of_a_pack_is_destroyed_in_every_file() {
+    let folder = Folder::new("forget-pack");
+    let file = folder.join("store.db");
+    let journal = opened(&file, None).await;
+    capture_pack(&journal, "packed").await;
+    let mut secrets = Secrets::of(&file);
+    let before = secrets.pack("packed");
+    secrets.gather_packed_salt("packed", 2);
+    let outcome = journal.forget(&tenant(), &"packed".into(), Some("b")).await.unwrap();
+    assert_eq!(outcome.records, 1);
+    let after = secrets.pack("packed");
+    assert!(after.len() + 900 < before.len());
+    secrets.add_difference(&before, &after);
+    secrets.assert_in_no_file(&folder.join(""));
+    let records = journal.read(&tenant(), &"packed".into(), 0, 3).await.unwrap();
+    let is_here: Vec<bool> =
+        records.iter().map(|record| record.content.bytes().is_some()).collect();
+    assert_eq!(is_here, [true, false, true]);
+    assert_intact(&journal).await;
+    journal.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thread_with_a_damaged_pack_is_forgotten() {
+    let folder = Folder::new("forget-damaged-pack");
+    let file = folder.join("store.db");
+    let journal = opened(&file, None).await;
+    capture_pack(&journal, "packed").await;
+    let append = Append::new("packed").record(NewRecord::new(kind::ITEM, "after the pack"));
+    journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
+    let db = Connection::open(&file).unwrap();
+    db.execute("UPDATE records SET content = CAST(x'ff' || content AS BLOB) WHERE span > 0", [])
+        .unwrap();
+    // The records of the pack are damaged, and the record after it is not.
+    let read = journal.read(&tenant(), &"packed".into(), 3, 1).await.unwrap();
+    assert_eq!(read[0].content.bytes().unwrap(), "after the pack");
+    let refused = journal.read(&tenant(), &"packed".into(), 0, 1).await.unwrap_err();
+    assert!(refused.to_string().contains("damaged"), "{refused}");
+    assert!(journal.verify(None, &|_| {}).await.unwrap().broken.is_some());
+    journal.forget(&tenant(), &"packed".into(), None).await.unwrap();
+    let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    // Only the erasure record has a salt.
+    assert_eq!(count("SELECT count(*) FROM salts"), 1);
+    journal.close().await.unwrap();
+}

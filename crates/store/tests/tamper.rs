@@ -20,14 +20,14 @@
 mod admission;
 #[path = "tamper/change.rs"]
 mod change;
+#[path = "tamper/older_versions.rs"]
+mod older_versions;
 #[path = "tamper/postgres.rs"]
 mod postgres;
 #[path = "tamper/read_only.rs"]
 mod read_only;
 #[path = "tamper/store.rs"]
 mod store;
-#[path = "tamper/version_1.rs"]
-mod version_1;
 
 use std::collections::BTreeMap;
 use std::path::Path;

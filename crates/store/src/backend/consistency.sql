@@ -1,5 +1,6 @@
 -- Queries that find rows which contradict each other. None may return a row. The comment before a
 -- query states the problem, worded as the end of a sentence that begins with the returned column.
+-- `{span}` is the number of packed records before record `r`, whose row represents all of them.
 
 -- has lost its last record
 SELECT t.name || '/' || l.name FROM logs l JOIN tenants t ON t.id = l.tenant
@@ -8,14 +9,15 @@ WHERE l.last > coalesce(l.fork_at, 0) AND NOT EXISTS
 
 -- has records that do not match its count
 SELECT t.name || '/' || l.name FROM logs l JOIN tenants t ON t.id = l.tenant
-LEFT JOIN (SELECT tenant, log, count(*) AS n FROM records GROUP BY tenant, log) r
+LEFT JOIN (SELECT tenant, log, sum(1 + {span}) AS n FROM records r GROUP BY tenant, log) r
     ON r.tenant = l.tenant AND r.log = l.id
 WHERE l.last - coalesce(l.fork_at, 0) <> coalesce(r.n, 0)
 
 -- has no content or no salt, but was never erased
 SELECT 'record ' || r.id FROM records r
-WHERE r.erased IS NULL
-AND (r.content IS NULL OR NOT EXISTS (SELECT 1 FROM salts s WHERE s.record = r.id))
+WHERE r.erased IS NULL AND r.content IS NULL
+OR r.erased IS NULL AND {span} = 0 AND NOT EXISTS (SELECT 1 FROM salts s WHERE s.record = r.id)
+OR {span} > 0 AND r.content IS NULL
 
 -- has lost its large content
 SELECT 'record ' || r.id FROM records r
@@ -24,7 +26,8 @@ AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.id = r.blob)
 
 -- is a chain whose records do not match its count
 SELECT t.name || '/' || g.writer FROM segments g JOIN tenants t ON t.id = g.tenant
-LEFT JOIN (SELECT segment, count(*) AS n FROM records GROUP BY segment) r ON r.segment = g.id
+LEFT JOIN (SELECT segment, sum(1 + {span}) AS n FROM records r GROUP BY segment) r
+    ON r.segment = g.id
 WHERE g.position <> coalesce(r.n, 0)
 
 -- belongs to no log
@@ -41,7 +44,8 @@ WHERE NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = g.tenant)
 
 -- has no owner
 SELECT 'the salt of record ' || s.record FROM salts s WHERE NOT EXISTS
-    (SELECT 1 FROM records r WHERE r.id = s.record AND r.tenant = s.tenant AND r.erased IS NULL)
+    (SELECT 1 FROM records r WHERE r.id BETWEEN s.record AND s.record + 255
+     AND r.id - {span} <= s.record AND r.tenant = s.tenant AND (r.erased IS NULL OR {span} > 0))
 
 -- has no owner
 SELECT 'large content ' || b.id FROM blobs b WHERE NOT EXISTS

@@ -2,8 +2,11 @@
 //! order.
 
 use throughline_core::{LogHead, VaultTurn};
+use throughline_json::Name;
 
-use crate::rejection::Result;
+use crate::hex::unhex;
+use crate::pack::unpack;
+use crate::rejection::{Result, corrupt};
 use crate::row::{ApiKeyRow, Row, Salt, fork_of};
 use crate::row_mac::SegmentRow;
 use crate::sql::{SqlRow, decode};
@@ -12,7 +15,8 @@ use crate::sql::{SqlRow, decode};
 pub(super) const LOG_COLUMNS: &str = "l.name, l.kind, o.name, l.rewinds, l.status, l.last, \
     l.events, l.bytes, l.created, l.updated, l.gone, f.name, l.fork_at";
 
-/// Columns of a record `r`, its segment `g` and its salt `s`.
+/// Columns of a record `r`, its segment `g` and its salt `s`. The `pack_columns` of the
+/// [`Dialect`](crate::backend::Dialect) follow them.
 pub(super) const RECORD_COLUMNS: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, \
     r.size, r.commitment, r.link, g.writer, r.position, r.blob, r.content, r.erased, s.epoch, \
     s.salt";
@@ -28,13 +32,33 @@ pub(super) fn log_head(row: &SqlRow) -> Result<LogHead> {
     } { fork }))
 }
 
-pub(super) fn record(row: &SqlRow) -> Result<Row> {
+/// Index of the first column after the columns of a record.
+pub(super) const AFTER_RECORD: usize = 18;
+
+/// Decodes the records of a row: all records of a pack, or one record.
+pub(super) fn records(row: &SqlRow) -> Result<Vec<Row>> {
     let (epoch, bytes): (Option<u32>, _) = (row.get(14)?, row.get::<Option<_>>(15)?);
     let salt = epoch.zip(bytes).map(|(epoch, bytes)| Salt { epoch, bytes });
-    Ok(decode!(row, 0, Row {
+    let record = decode!(row, 0, Row {
         seq, kind, at, events, last_event, about, size, commitment, link, writer, position, blob,
         content, erased
-    } { salt }))
+    } { salt });
+    let salts: Option<Name> = row.get(17)?;
+    let salts = salts.as_deref().unwrap_or_default().split(',').filter(|salt| !salt.is_empty());
+    let salts = salts.map(|salt| {
+        packed_salt(salt).ok_or_else(|| corrupt!("a salt of record {} is invalid", record.seq))
+    });
+    let salts = salts.collect::<Result<_>>()?;
+    Ok(unpack(record, row.get(16)?, salts))
+}
+
+/// Parses a salt of a pack: the number of records after its record, its epoch, and its bytes in
+/// hexadecimal, separated by spaces.
+fn packed_salt(text: &str) -> Option<(u64, Salt)> {
+    let mut parts = text.split(' ');
+    let (after, epoch) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let bytes = unhex(parts.next()?)?;
+    Some((after, Salt { epoch, bytes }))
 }
 
 pub(super) fn api_key(row: &SqlRow) -> Result<ApiKeyRow> {

@@ -21,6 +21,10 @@ pub(crate) struct Dialect {
     pub(crate) version: &'static str,
     /// Condition that holds if the lease in row `h` of `leases` is active. The row may be missing.
     pub(crate) lease_is_active: &'static str,
+    /// Number of packed records before record `r`.
+    pub(crate) span: &'static str,
+    /// Two columns of record `r`: the number of packed records before it, and the salts of a pack.
+    pub(crate) pack_columns: &'static str,
     /// The sort columns of log listings: the columns of an index, followed by the id.
     pub(crate) log_order: &'static [&'static str],
 }

@@ -6,11 +6,12 @@ use throughline_core::Tenant;
 use crate::backend::decode::{API_KEY_COLUMNS, api_key, segment};
 use crate::chain::GENESIS;
 use crate::protection::{MIGRATION_WRITER, Protection, SECRET};
-use crate::rejection::Result;
+use crate::rejection::{Result, corrupt};
 use crate::row_mac::{
-    RowKey, RowSnapshot, STORE_TABLES, SegmentSums, TALLY_NAME, TENANT_TABLES, Tally,
+    RowKey, RowSnapshot, STORE_TABLES, SegmentSums, TALLY_NAME, TENANT_TABLES, TURN_KEYS, Tally,
 };
 use crate::sql::{SqlRow, SqlValue, Transaction, values};
+use crate::turn_keys::{self, WATERMARK};
 
 const SEGMENTS: &str =
     "SELECT id, tenant, writer, position, link, changes, sums, mac FROM segments";
@@ -55,11 +56,44 @@ fn count(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> Result<RowS
             Ok(())
         })?;
     }
+    count_keys_of_turns(db, key, of, &mut read)?;
     let scope = of.map_or("", |_| "WHERE name = $1");
     for row in db.query(&format!("SELECT id, name FROM tenants {scope}"), &tenant(of))? {
         read.names.insert(row.get(0)?, row.get(1)?);
     }
     Ok(read)
+}
+
+/// Adds the MACs of the keys in turns' rows to the sum of `turn_keys`. The keys of turns up to the
+/// watermark are also rows of `turn_keys`, which the sum must not contain. Removing the MACs of
+/// these keys cancels them out, unless a row is missing or was changed.
+fn count_keys_of_turns(
+    db: &dyn Transaction,
+    key: &RowKey,
+    of: Option<&Tenant>,
+    read: &mut RowSnapshot,
+) -> Result<()> {
+    if db.own_columns("turns").is_empty() {
+        return Ok(());
+    }
+    let sql = "SELECT CAST(value AS INTEGER) FROM kept WHERE name = $1";
+    let watermark = db.query(sql, &values![WATERMARK])?;
+    let watermark = watermark.first().map_or(Ok(0), |row| row.get::<i64>(0))?;
+    let scope = of.map_or("", |_| "AND tenant = (SELECT id FROM tenants WHERE name = $1)");
+    let sql = format!("SELECT id, tenant, keys FROM turns WHERE keys IS NOT NULL {scope}");
+    db.visit(&sql, &tenant(of), &mut |row: SqlRow| {
+        let (turn, tenant, keys): (i64, i64, Bytes) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        read.count(&TURN_KEYS, Some(tenant), turn_keys::mac(key, tenant, turn, &keys));
+        if turn <= watermark {
+            let entries = turn_keys::decode(&keys);
+            let entries = entries.ok_or_else(|| corrupt!("the keys of turn {turn} are invalid"))?;
+            for entry in entries {
+                let mac = turn_keys::row_mac(key, tenant, turn, &entry);
+                read.uncount(&TURN_KEYS, tenant, mac);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Adds MACs and sums to the rows of a new store, or of a store with schema version 1.

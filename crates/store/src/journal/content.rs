@@ -14,6 +14,10 @@ impl Journal {
     /// Returns the records of a log in `span`, including records that a fork inherits from its
     /// parents.
     pub(super) async fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> Result<Vec<Row>> {
+        // Numbers have no gaps, so the limit determines the last record. A pack counts as one row
+        // in the database's limit.
+        let end = span.after.saturating_add(span.limit.into());
+        let span = Span { up_to: span.up_to.min(end), ..span };
         let own_rows = self.backend.rows(tenant, log, span).await?;
         if own_rows.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
             return Ok(own_rows);

@@ -29,6 +29,8 @@ static DIALECT: Dialect = Dialect {
     now: "throughline_now()",
     version: "coalesce(max(version), 0) FROM throughline_schema",
     lease_is_active: "(coalesce(h.until, 0) > throughline_now())",
+    span: "0",
+    pack_columns: "0, NULL::text",
     log_order: &["hour", "updated", "id"],
 };
 

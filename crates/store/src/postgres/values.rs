@@ -102,6 +102,10 @@ pub(super) struct BlockingTransaction<'t> {
 }
 
 impl Transaction for BlockingTransaction<'_> {
+    fn own_columns(&self, _table: &str) -> &'static str {
+        ""
+    }
+
     fn visit(
         &self,
         sql: &str,

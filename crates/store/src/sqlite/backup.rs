@@ -13,13 +13,15 @@ use crate::backend::Backend;
 use crate::backup_files::key_file::{KeyFileEntry, KeyReader};
 use crate::backup_files::{NewBackup, RestoreSummary};
 use crate::files::{create_private, failed};
+use crate::pack;
 use crate::protection::SECRET;
 use crate::query::{Progress, share};
-use crate::rejection::{Result, invalid};
+use crate::rejection::{Result, corrupt, invalid};
 use crate::sql::{TABLES, Transaction};
 use crate::sqlite::backup_writer::BackupWriter;
 use crate::sqlite::commit::unsigned;
-use crate::sqlite::schema::{Access, STORE_APPLICATION_ID, connect, failure};
+use crate::sqlite::schema::{self, Access, STORE_APPLICATION_ID, connect, failure};
+use crate::sqlite::values::own_error;
 
 /// Application id "Thrb" of SQLite files that are backups. With this id, no version of Throughline
 /// opens a backup as a store.
@@ -72,8 +74,15 @@ fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> b
     for (table, columns) in TABLES {
         // Salts are sorted, because key files are compared with the store in record order.
         let order = if table == "salts" { " ORDER BY record" } else { "" };
-        from.visit(&format!("SELECT {columns} FROM {table}{order}"), &[], &mut |row| {
-            to.add(table, columns, row)?;
+        let own = from.own_columns(table);
+        // PostgreSQL has no packs, and older rows have no span, but new rows must have one.
+        let (columns, selected) = match (table, own) {
+            ("records", "") => (format!("{columns}, span"), format!("{columns}, 0")),
+            ("records", _) => (format!("{columns}, span"), format!("{columns}, coalesce(span, 0)")),
+            (_, own) => (format!("{columns}{own}"), format!("{columns}{own}")),
+        };
+        from.visit(&format!("SELECT {selected} FROM {table}{order}"), &[], &mut |row| {
+            to.add(table, &columns, row)?;
             copied += 1;
             let is_reported = copied % 64 != 0 || report(share(copied, total).min(0.99));
             if is_reported { Ok(()) } else { Err(StoreError::Closed) }
@@ -128,17 +137,26 @@ pub(super) fn stored_text(db: &Connection, name: &str) -> rusqlite::Result<Name>
 pub(crate) fn count_restored(path: &Path) -> Result<RestoreSummary> {
     let failed = |error| failure(error, path);
     let db = connect(path, Access::Read).map_err(failed)?;
-    let count = |filter: &str| {
-        let count = format!("SELECT count(*) FROM records r {filter}");
-        db.query_row(&count, [], |row| row.get(0)).map(unsigned).map_err(failed)
-    };
-    Ok(RestoreSummary {
-        records: count("")?,
-        gone: count("WHERE r.erased IS NOT NULL")?,
-        without_key: count(
-            "WHERE r.erased IS NULL AND NOT EXISTS (SELECT 1 FROM salts s WHERE s.record = r.id)",
-        )?,
-    })
+    let count = |sql: &str| db.query_row(sql, [], |row| row.get(0)).map(unsigned).map_err(failed);
+    let records = count("SELECT coalesce(sum(1 + coalesce(span, 0)), 0) FROM records")?;
+    let erased = "SELECT count(*) FROM records WHERE erased IS NOT NULL AND coalesce(span, 0) = 0";
+    let gone = count(erased)? + erased_in_packs(&db).map_err(failed)?;
+    let with_key = count("SELECT count(*) FROM salts")?;
+    let without_key = records.saturating_sub(gone).saturating_sub(with_key);
+    Ok(RestoreSummary { records, gone, without_key })
+}
+
+/// Counts the erased records in packs.
+fn erased_in_packs(db: &Connection) -> rusqlite::Result<u64> {
+    let mut packs = db.prepare("SELECT content FROM records WHERE span > 0")?;
+    let mut packs = packs.query([])?;
+    let mut erased = 0;
+    while let Some(row) = packs.next()? {
+        let records = pack::decode(row.get::<_, Vec<u8>>(0)?.into());
+        let records = records.ok_or_else(|| own_error(corrupt!("a pack cannot be read")))?;
+        erased += records.iter().filter(|record| record.erased.is_some()).count() as u64;
+    }
+    Ok(erased)
 }
 
 /// Copies the backup to `file` and adds the salts and the secret from the key file `keys`. Returns
@@ -167,15 +185,21 @@ pub(crate) fn assemble(backup: &Path, keys: &Path, file: &PathBuf) -> Result<Vec
     copied.map_err(|error| failed(file, &error))?;
     let sqlite = |error| failure(error, file);
     let mut db = Connection::open(file).map_err(sqlite)?;
+    // A backup of an earlier version has no packs.
+    let span = if schema::version(&db).map_err(sqlite)? < 3 { "0" } else { "coalesce(span, 0)" };
+    let add_salt = format!(
+        "INSERT INTO salts (record, tenant, epoch, salt) SELECT ?1, tenant, ?2, ?3
+         FROM (SELECT id, tenant, {span} AS span FROM records WHERE id >= ?1 ORDER BY id LIMIT 1)
+         WHERE id - span <= ?1"
+    );
     let transaction = db.transaction().map_err(sqlite)?;
     let mut notes = Vec::new();
     while let Some(entry) = reader.next()? {
         match entry {
             KeyFileEntry::Salt(salt) => {
-                let add = "INSERT INTO salts (record, tenant, epoch, salt)
-                           SELECT id, tenant, ?2, ?3 FROM records WHERE id = ?1";
                 let values = rusqlite::params![salt.record, salt.salt.epoch, &*salt.salt.bytes];
-                let added = transaction.prepare_cached(add).and_then(|mut add| add.execute(values));
+                let add = transaction.prepare_cached(&add_salt);
+                let added = add.and_then(|mut add| add.execute(values));
                 added.map_err(sqlite)?;
             }
             KeyFileEntry::Secret(secret) => {

@@ -14,6 +14,7 @@ use crate::sqlite::commit::{number, unsigned};
 use crate::sqlite::plan::LogCache;
 use crate::sqlite::statements::{Statements, query_first};
 use crate::sqlite::tally;
+use crate::sqlite::turn_index::RecentTurn;
 
 /// The chains of this writer, one per tenant.
 pub(super) struct Chains {
@@ -26,6 +27,8 @@ pub(super) struct Chains {
     signed: i64,
     /// Cached state of the logs that this writer writes to.
     pub(super) known: LogCache,
+    /// The turns that the current transaction captured.
+    pub(super) captured: Vec<RecentTurn>,
 }
 
 pub(super) struct ChainSegment {
@@ -80,7 +83,7 @@ impl ChainSegment {
 impl Chains {
     pub(super) fn new(writer: Name) -> Self {
         let (segments, known) = (HashMap::new(), LogCache::default());
-        Self { writer, key: None, segments, signed: 0, known }
+        Self { writer, key: None, segments, signed: 0, known, captured: Vec::new() }
     }
 
     /// Returns the tenant's row id, if the tenant exists.
@@ -168,6 +171,7 @@ impl Chains {
     /// Restores the state before the current transaction.
     pub(super) fn roll_back(&mut self) {
         self.known.clear();
+        self.captured.clear();
         self.segments
             .retain(|_, segment| segment.before.map(|before| segment.state = before).is_some());
     }

@@ -1,19 +1,20 @@
 //! Applies one batch. All checks run before the first write.
 
 use rusqlite::{Connection, params};
-use throughline_core::{LogOpening, Receipt, StoreError, Tenant, WrittenRange};
+use throughline_core::{
+    ErasureEpoch, LogOpening, Receipt, StoreError, Tenant, VaultTurn, WrittenRange,
+};
 use throughline_json::Name;
 
-use crate::chain::Header;
+use crate::chain::{Header, Link};
 use crate::hex::hex;
+use crate::pack::{self, PACK, PackedRecord, packable};
 use crate::rejection;
 use crate::row::{ApiKeyRow, Salt};
 use crate::row_mac::{
     API_KEYS, Field, IndexTable, LOGS, ONCE, PENDING, RECORDS, RowKey, TURN_KEYS, TURNS, fields,
 };
-use crate::sealed_batch::{
-    KeyChange, SealedAppend, SealedBatch, SealedKey, SealedRecord, SealedTurn,
-};
+use crate::sealed_batch::{KeyChange, SealedAppend, SealedBatch, SealedRecord, SealedTurn};
 use crate::sql::kind_number;
 use crate::sqlite::chains::{ChainSegment, Chains};
 use crate::sqlite::driver::expiry;
@@ -21,7 +22,9 @@ use crate::sqlite::erase::{check_family_size, destroy};
 use crate::sqlite::plan::{LogPlan, check_new_request, check_open, plan, position_of, repeated};
 use crate::sqlite::statements::{Statements, query_first};
 use crate::sqlite::tally;
+use crate::sqlite::turn_index::RecentTurn;
 use crate::sqlite::values::sql_row;
+use crate::turn_keys;
 
 /// A row id that no tenant has.
 const NO_TENANT: i64 = -1;
@@ -78,9 +81,18 @@ impl Chains {
         }
         // From here on, only a database error can stop the batch.
         let writer = self.writer.clone();
+        let tenant = self.segment(db, &key, &batch.tenant, now)?.tenant;
+        let era = match (batch.vault.is_empty(), batch.erases.is_empty()) {
+            (false, true) => Some(self.known.era(hot, tenant)?),
+            (_, _) => None,
+        };
+        let mut captured = std::mem::take(&mut self.captured);
         let segment = self.segment(db, &key, &batch.tenant, now)?;
-        let tenant = segment.tenant;
-        let receipt = BatchWriter { hot, key, writer, segment, now }.write(batch, &mut plans)?;
+        let batch_writer =
+            BatchWriter { hot, key, writer, segment, now, era, captured: &mut captured };
+        let receipt = batch_writer.write(batch, &mut plans);
+        self.captured = captured;
+        let receipt = receipt?;
         if batch.erases.is_empty() {
             for (append, plan) in batch.appends.iter().zip(&plans) {
                 self.known.wrote(tenant, &append.log, plan);
@@ -99,6 +111,9 @@ struct BatchWriter<'b, 'db> {
     writer: Name,
     segment: &'b mut ChainSegment,
     now: i64,
+    /// The tenant's erasure epoch, if the batch captures turns.
+    era: Option<ErasureEpoch>,
+    captured: &'b mut Vec<RecentTurn>,
 }
 
 impl BatchWriter<'_, '_> {
@@ -116,7 +131,8 @@ impl BatchWriter<'_, '_> {
             }
         }
         for (append, plan) in batch.appends.iter().zip(&mut *plans) {
-            self.append(&batch.tenant, append, plan)?;
+            let is_turn = batch.vault.iter().any(|node| node.log == append.log);
+            self.append(&batch.tenant, append, plan, is_turn)?;
         }
         for id in &batch.takes {
             self.resolve_pending(id)?;
@@ -183,35 +199,27 @@ impl BatchWriter<'_, '_> {
         Ok(())
     }
 
+    /// Writes the records of an append. The records of a captured turn are packed.
     fn append(
         &mut self,
         tenant: &Tenant,
         append: &SealedAppend,
         plan: &mut LogPlan,
+        is_turn: bool,
     ) -> rusqlite::Result<()> {
         let (mut bytes, mut latest) = (0, None);
-        for record in &append.records {
-            let at = record.at.unwrap_or(self.now);
-            latest = latest.max(Some(at));
-            plan.last += 1;
-            let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
-            plan.events = last_event.unwrap_or(plan.events);
-            bytes += record.size;
-            let header = Header {
-                tenant,
-                log: &append.log,
-                nature: &plan.nature,
-                seq: plan.last,
-                kind: &record.kind,
-                at,
-                events: record.events,
-                last_event,
-                about: record.about,
-                size: record.size,
-                writer: &self.writer.clone(),
-                position: self.segment.next(),
-            };
-            self.add_record(plan.id, &header, record)?;
+        let mut records = append.records.as_slice();
+        while let Some(first) = records.first() {
+            let count = if is_turn { packable(records) } else { 0 };
+            let (written, rest) = records.split_at(count.max(1));
+            records = rest;
+            bytes += written.iter().map(|record| record.size).sum::<u64>();
+            latest = latest.max(written.iter().map(|record| record.at.unwrap_or(self.now)).max());
+            if count > 1 {
+                self.add_pack(tenant, append, plan, written)?;
+            } else {
+                self.add_record(tenant, append, plan, first)?;
+            }
         }
         if let Some(to) = append.rewind_to {
             let space = if plan.rewinds.is_empty() { "" } else { " " };
@@ -236,16 +244,50 @@ impl BatchWriter<'_, '_> {
         Ok(())
     }
 
-    /// Inserts the record's row and extends the chain.
+    /// Adds a record to the chain and returns the header and the link of the record.
+    fn extend<'h>(
+        &mut self,
+        tenant: &'h Tenant,
+        append: &'h SealedAppend,
+        plan: &'h mut LogPlan,
+        record: &'h SealedRecord,
+    ) -> (Header<'h>, Link) {
+        plan.last += 1;
+        let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
+        plan.events = last_event.unwrap_or(plan.events);
+        let position = self.segment.next();
+        let header = Header {
+            tenant,
+            log: &append.log,
+            nature: &plan.nature,
+            seq: plan.last,
+            kind: &record.kind,
+            at: record.at.unwrap_or(self.now),
+            events: record.events,
+            last_event,
+            about: record.about,
+            size: record.size,
+            writer: "",
+            position,
+        };
+        let writer = &*self.writer;
+        let link = self
+            .segment
+            .extend(|before| Header { writer, ..header }.link(before, &record.commitment));
+        (header, link)
+    }
+
+    /// Inserts a record as a row of its own.
     fn add_record(
         &mut self,
-        log: i64,
-        header: &Header<'_>,
+        tenant: &Tenant,
+        append: &SealedAppend,
+        plan: &mut LogPlan,
         record: &SealedRecord,
     ) -> rusqlite::Result<()> {
+        let log = plan.id;
+        let (header, link) = self.extend(tenant, append, plan, record);
         let (db, tenant, segment) = (self.hot.db, self.segment.tenant, self.segment.id);
-        let SealedRecord { commitment, salt: Salt { epoch, bytes }, .. } = record;
-        let link = self.segment.extend(|before| header.link(before, commitment));
         let blob = match &record.blob {
             None => None,
             Some(blob) => {
@@ -259,14 +301,90 @@ impl BatchWriter<'_, '_> {
         let Header { kind, at, events, about, .. } = header;
         let [seq, size, position] = [header.seq, header.size, header.position].map(number);
         let (last_event, content) = (header.last_event.map(number), &*record.content);
+        let (id, span) = (None::<i64>, 0);
         self.hot.add_record.execute(params![
-            tenant, log, seq, kind, at, events, last_event, about, size, segment, position,
-            commitment, link, blob, content
+            id,
+            tenant,
+            log,
+            seq,
+            kind,
+            at,
+            events,
+            last_event,
+            about,
+            size,
+            segment,
+            position,
+            record.commitment,
+            link,
+            blob,
+            content,
+            span
         ])?;
         let id = db.last_insert_rowid();
-        self.hot.add_salt.execute(params![id, tenant, epoch, &**bytes])?;
+        self.add_salt(id, &record.salt)?;
         self.add_row(&RECORDS, &fields![id, tenant, log, seq, segment, position]);
         Ok(())
+    }
+
+    /// Inserts several records as one row: see `pack.rs`.
+    fn add_pack(
+        &mut self,
+        tenant: &Tenant,
+        append: &SealedAppend,
+        plan: &mut LogPlan,
+        records: &[SealedRecord],
+    ) -> rusqlite::Result<()> {
+        let before: i64 = self.hot.last_record.query_row([], |row| row.get(0))?;
+        let mut packed = Vec::with_capacity(records.len());
+        let (mut id, mut position) = (before, 0);
+        for record in records {
+            let (header, link) = self.extend(tenant, append, plan, record);
+            (id, position) = (id + 1, number(header.position));
+            packed.push(PackedRecord {
+                kind: record.kind.clone(),
+                at: header.at,
+                // `packable` checked that the size fits.
+                size: u32::try_from(record.size).unwrap_or(u32::MAX),
+                commitment: record.commitment,
+                link,
+                erased: None,
+                content: record.content.clone(),
+            });
+            self.add_salt(id, &record.salt)?;
+        }
+        let Some(last) = packed.last() else { return Ok(()) };
+        let (tenant, log, segment) = (self.segment.tenant, plan.id, self.segment.id);
+        let (seq, about) = (number(plan.last), records.last().and_then(|record| record.about));
+        let (events, last_event, blob) = (0, None::<i64>, None::<i64>);
+        let (content, span) = (pack::encode(&packed), id - before - 1);
+        self.hot.add_record.execute(params![
+            id,
+            tenant,
+            log,
+            seq,
+            PACK,
+            last.at,
+            events,
+            last_event,
+            about,
+            last.size,
+            segment,
+            position,
+            last.commitment,
+            last.link,
+            blob,
+            content,
+            span
+        ])?;
+        self.add_row(&RECORDS, &fields![id, tenant, log, seq, segment, position]);
+        Ok(())
+    }
+
+    fn add_salt(&mut self, record: i64, salt: &Salt) -> rusqlite::Result<()> {
+        let Salt { epoch, bytes } = salt;
+        let tenant = self.segment.tenant;
+        self.hot.add_salt.execute(params![record, tenant, epoch, &**bytes]).map(drop)
     }
 
     fn resolve_pending(&mut self, id: &Name) -> rusqlite::Result<()> {
@@ -315,20 +433,30 @@ impl BatchWriter<'_, '_> {
         Ok(())
     }
 
+    /// Adds a captured turn. Its keys are added to the table `turn_keys` later: see
+    /// `turn_index.rs`.
     fn capture(&mut self, node: &SealedTurn, plan: &LogPlan) -> rusqlite::Result<()> {
         let (tenant, log) = (self.segment.tenant, plan.id);
         let (name, parent) = (&*node.id.0, node.parent.as_ref().map(|parent| &*parent.0));
         let (first, last, prefix) = (number(plan.first), number(plan.last), node.prefix.as_ref());
-        self.hot.add_turn.execute(params![tenant, name, parent, log, first, last, prefix])?;
+        let keys = turn_keys::encode(&node.keys);
+        self.hot.add_turn.execute(params![tenant, name, parent, log, first, last, prefix, keys])?;
         let turn = self.hot.db.last_insert_rowid();
         self.add_row(&TURNS, &fields![turn, tenant, name, parent, log, first, last, prefix]);
-        for SealedKey { kind, hash } in &node.keys {
-            let (kind, hash) = (kind.number(), hash.as_slice());
-            // A turn may list the same key twice.
-            if self.hot.add_key.execute(params![tenant, kind, hash, turn])? > 0 {
-                self.add_row(&TURN_KEYS, &fields![tenant, kind, hash, turn]);
-            }
-        }
+        self.segment.sums().add(&TURN_KEYS, turn_keys::mac(&self.key, tenant, turn, &keys));
+        let written = self.era.map(|era| {
+            let found = VaultTurn {
+                id: node.id.clone(),
+                parent: node.parent.clone(),
+                log: node.log.clone(),
+                first: plan.first,
+                last: plan.last,
+                prefix: node.prefix,
+                gone: None,
+            };
+            (found, era)
+        });
+        self.captured.push(RecentTurn { id: turn, tenant, keys: node.keys.clone(), written });
         Ok(())
     }
 }

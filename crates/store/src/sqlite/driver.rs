@@ -21,9 +21,9 @@ use crate::sealed_batch::{SealedBatch, SealedKey};
 use crate::sql::{SqlRow, SqlValue, timestamp};
 use crate::sqlite::chains::find_or_create_tenant;
 use crate::sqlite::commit::{CommitError, number, unsigned};
-use crate::sqlite::read::find_turns;
 use crate::sqlite::schema::{self, connect, failure, wait_for};
 use crate::sqlite::statements::{now, query_first};
+use crate::sqlite::turn_index::find_turns;
 use crate::sqlite::values::select;
 use crate::sqlite::{Sqlite, last_change, reserve, tally};
 use crate::sync::blocking;
@@ -36,6 +36,10 @@ static DIALECT: Dialect = Dialect {
         AND (instr(h.owner, char(10)) = 0 \
         OR h.until - CAST(unixepoch('subsec') * 1000 AS INTEGER) \
         <= CAST(substr(h.owner, instr(h.owner, char(10)) + 1) AS INTEGER)))",
+    span: "coalesce(r.span, 0)",
+    pack_columns: "coalesce(r.span, 0), (SELECT group_concat((r.id - p.record) || ' ' || p.epoch \
+        || ' ' || hex(p.salt)) FROM salts p WHERE r.span > 0 \
+        AND p.record BETWEEN r.id - r.span AND r.id AND p.tenant = r.tenant)",
     log_order: &["updated", "id"],
 };
 
@@ -74,7 +78,8 @@ impl Driver for Sqlite {
         const FEW: usize = 32;
         let (tenant, keys) = (tenant.clone(), keys.to_vec());
         let is_short = keys.len() <= FEW;
-        let find = move |db: &Connection| find_turns(db, &tenant, &keys);
+        let recent = Arc::clone(&self.recent);
+        let find = move |db: &Connection| find_turns(db, &recent, &tenant, &keys);
         if is_short { self.readers.read_inline(find) } else { self.readers.read(find) }
     }
 
@@ -147,7 +152,12 @@ impl Driver for Sqlite {
     }
 
     fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.writer()?.protect(protection).await })
+        Box::pin(async move {
+            self.writer()?.protect(protection).await?;
+            // Connections that were opened before a migration do not see the new columns.
+            self.readers.close_idle();
+            Ok(())
+        })
     }
 
     fn sign_with(&self, signer: Arc<Signer>) {

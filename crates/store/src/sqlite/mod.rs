@@ -17,6 +17,7 @@ mod reserve;
 mod schema;
 mod statements;
 mod tally;
+mod turn_index;
 mod values;
 mod wait;
 mod writer;
@@ -34,6 +35,7 @@ use crate::row_mac::RowKey;
 use crate::sqlite::commit::CommitError;
 use crate::sqlite::read::Readers;
 use crate::sqlite::schema::Access;
+use crate::sqlite::turn_index::RecentTurns;
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::writer::WriterHandle;
 use crate::sync::blocking;
@@ -57,6 +59,7 @@ pub(crate) struct Sqlite {
     /// immutable mode.
     changed: Option<std::time::SystemTime>,
     waiters: Arc<Waiters>,
+    recent: Arc<RecentTurns>,
     path: PathBuf,
     patience: Duration,
 }
@@ -72,6 +75,7 @@ impl Sqlite {
         let (path, options) = (path.to_owned(), options.clone());
         blocking(move || {
             let waiters = Arc::new(Waiters::new(&path));
+            let recent = Arc::new(RecentTurns::new(options.index_batch));
             let patience = options.patience;
             let readers = |access| Readers::new(&path, options.readers, patience, access);
             if options.read_only {
@@ -79,19 +83,20 @@ impl Sqlite {
                 let access = schema::open_read_only(&path)?;
                 let changed = changed.filter(|_| access == Access::Immutable);
                 let (writer, readers) = (None, readers(access));
-                return Ok(Self { writer, readers, changed, waiters, path, patience });
+                return Ok(Self { writer, readers, changed, waiters, recent, path, patience });
             }
             let mut opened = schema::open(&path, options.create, patience);
             if matches!(opened, Err(StoreError::Full)) && reserve::release(&path) {
                 opened = schema::open(&path, options.create, patience);
             }
             let database = opened?;
-            let writer = WriterHandle::start(database, &path, &options, writer, waiters.clone())?;
+            let shared = (Arc::clone(&waiters), Arc::clone(&recent));
+            let writer = WriterHandle::start(database, &path, &options, writer, shared)?;
             if reserve == Reserve::Beside {
                 reserve::ensure(&path);
             }
             let (writer, readers) = (Some(writer), readers(Access::Read));
-            Ok(Self { writer, readers, changed: None, waiters, path, patience })
+            Ok(Self { writer, readers, changed: None, waiters, recent, path, patience })
         })
         .await
     }

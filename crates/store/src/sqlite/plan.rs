@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{LogId, LogKind, PendingStatus, Receipt, StoreError};
+use throughline_core::{ErasureEpoch, LogId, LogKind, PendingStatus, Receipt, StoreError};
 use throughline_json::Name;
 
 use crate::chain::nature;
@@ -159,6 +159,8 @@ const MAX_CACHED_LOGS: usize = 4096;
 #[derive(Default)]
 pub(super) struct LogCache {
     logs: HashMap<(i64, LogId), LogPlan>,
+    /// The erasure epochs of tenants, by their row ids.
+    eras: HashMap<i64, ErasureEpoch>,
     /// SQLite's data version of the file, which changes when another connection writes.
     version: i64,
 }
@@ -177,6 +179,22 @@ impl LogCache {
 
     pub(super) fn clear(&mut self) {
         self.logs.clear();
+        self.eras.clear();
+    }
+
+    /// Returns the erasure epoch of an existing tenant.
+    pub(super) fn era(
+        &mut self,
+        hot: &mut Statements<'_>,
+        tenant: i64,
+    ) -> rusqlite::Result<ErasureEpoch> {
+        if let Some(era) = self.eras.get(&tenant) {
+            return Ok(*era);
+        }
+        let era = hot.find_era.query_row([tenant], |row| row.get(0))?;
+        let era = ErasureEpoch(unsigned(era));
+        self.eras.insert(tenant, era);
+        Ok(era)
     }
 
     /// Caches the log's state after a write.

@@ -7,9 +7,15 @@ use crate::protection::{Protection, SECRET, Upgrade, report_migration};
 use crate::sqlite::commit::CommitError;
 use crate::sqlite::schema::{self, MIGRATIONS};
 use crate::sqlite::tally;
+use crate::sqlite::turn_index::ensure_watermark;
 
-/// Adds MACs and sums, unless the store already has them.
+/// Adds MACs, sums and the watermark of indexed turns, unless the store already has them.
 pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), CommitError> {
+    add_macs(db, protection)?;
+    Ok(ensure_watermark(db, &protection.key)?)
+}
+
+fn add_macs(db: &Connection, protection: &Protection) -> Result<(), CommitError> {
     let version = schema::version(db)?;
     let is_counted = version > 1 && tally::stored(db)?.is_some();
     match protection.upgrade(version > 1, is_counted)? {

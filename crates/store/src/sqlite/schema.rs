@@ -19,10 +19,16 @@ pub(super) const STORE_APPLICATION_ID: i32 = 0x5468_7275;
 
 /// The migrations, oldest first. A file's version is the number of applied migrations. The second
 /// migration needs the store's keys and runs once they are loaded: see `protect.rs`.
-pub(super) const MIGRATIONS: [&str; 2] =
-    [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+pub(super) const MIGRATIONS: [&str; 3] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// The schema version that this version of Throughline writes.
-pub(super) const KNOWN: i64 = 2;
+pub(super) const KNOWN: i64 = 3;
+
+/// Views that give the tables of an older file the columns of the current version. They hide the
+/// tables of the same name on one connection, and are used if the file is opened read-only.
+const OLDER_TABLES: &str = "
+    CREATE TEMP VIEW records AS SELECT *, NULL AS span FROM main.records;
+    CREATE TEMP VIEW turns AS SELECT *, NULL AS keys FROM main.turns;";
 
 thread_local! {
     /// How long connections on this thread wait for a lock, in milliseconds.
@@ -145,6 +151,9 @@ fn plain(path: &Path, access: Access) -> rusqlite::Result<Connection> {
     db.busy_handler(Some(wait_a_little))?;
     db.set_prepared_statement_cache_capacity(64);
     db.pragma_update(None, "cache_size", -16_000)?;
+    if access != Access::Write && (1..KNOWN).contains(&version(&db)?) {
+        db.execute_batch(OLDER_TABLES)?;
+    }
     Ok(db)
 }
 
@@ -236,12 +245,18 @@ fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates the tables in a new file, or checks that an existing file has all tables. A store with
-/// schema version 1 is migrated later, when its keys are loaded.
+/// Creates the tables in a new file, or checks that an existing file has all tables and adds the
+/// columns of the current version. A store with schema version 1 is migrated later, when its keys
+/// are loaded.
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
-    if version(db).map_err(sqlite)? != 0 {
-        return check_tables(db, path);
+    match version(db).map_err(sqlite)? {
+        0 => {}
+        2 => {
+            check_tables(db, path)?;
+            return add_columns(db).map_err(sqlite);
+        }
+        _ => return check_tables(db, path),
     }
     // If several processes create the store, all but the first find the version that the first
     // wrote.
@@ -256,6 +271,19 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     change.pragma_update(None, "application_id", STORE_APPLICATION_ID).map_err(sqlite)?;
     change.pragma_update(None, "user_version", KNOWN).map_err(sqlite)?;
     change.commit().map_err(sqlite)
+}
+
+/// Migrates a store from schema version 2, unless another process has done so. Existing rows stay
+/// unchanged.
+fn add_columns(db: &mut Connection) -> rusqlite::Result<()> {
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if version(&change)? == 2 {
+        for migration in MIGRATIONS.iter().skip(2) {
+            change.execute_batch(migration)?;
+        }
+        change.pragma_update(None, "user_version", KNOWN)?;
+    }
+    change.commit()
 }
 
 /// Checks that the file has a supported version and all tables.

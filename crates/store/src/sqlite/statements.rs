@@ -32,16 +32,17 @@ statements! {
     add_log: "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes,
         created, updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4),
         ?5, ?6, ?7, 0, 0, ?8, ?8) RETURNING id, of",
-    add_record: "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
-        segment, position, commitment, link, blob, content)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+    add_record: "INSERT INTO records (id, tenant, log, seq, kind, at, events, last_event, about,
+        size, segment, position, commitment, link, blob, content, span)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+    last_record: "SELECT coalesce(max(id), 0) FROM records",
     add_salt: "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)",
     update_log: "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
         updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
         WHERE id = ?1",
-    add_turn: "INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    add_key: "INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)",
+    add_turn: "INSERT INTO turns (tenant, name, parent, log, first, last, prefix, keys)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    find_era: "SELECT era FROM tenants WHERE id = ?1",
     move_head: "UPDATE segments SET position = ?2, link = ?3, changes = ?4, sums = ?5, mac = ?6
         WHERE id = ?1",
     now: NOW,

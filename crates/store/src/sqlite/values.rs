@@ -35,6 +35,14 @@ impl FromSql for SqlValue {
 }
 
 impl Transaction for Connection {
+    fn own_columns(&self, table: &str) -> &'static str {
+        match table {
+            "records" => ", span",
+            "turns" => ", keys",
+            _ => "",
+        }
+    }
+
     fn visit(
         &self,
         sql: &str,

@@ -1,6 +1,7 @@
 //! The writer thread. Each transaction contains all batches that were queued during the last fsync,
-//! and those that arrive while the transaction is written. There is no timer, so no batch waits for
-//! later batches.
+//! and those that arrive while the transaction is written. Under load, relaxed batches also wait
+//! for [`GROUP_DELAY`], so that a transaction writes the pages that they share once. A durable
+//! batch never waits for later batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use throughline_core::{Receipt, StoreError, StoreFuture};
+use throughline_core::{Receipt, Stage, StoreError, StoreFuture};
 use throughline_json::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -23,18 +24,23 @@ use crate::sqlite::commit::CommitError;
 use crate::sqlite::reserve;
 use crate::sqlite::schema::{instant, runtime_failure, touch, wait_for};
 use crate::sqlite::statements::{Statements, now};
+use crate::sqlite::turn_index::RecentTurns;
 use crate::sqlite::wait::Waiters;
-use crate::sqlite::{protect, tally};
+use crate::sqlite::{protect, tally, turn_index};
 use crate::sync::lock;
 
 /// Maximum number of batches per transaction, which limits how long the first batch waits.
 const GROUP: usize = 256;
 /// Approximate maximum number of content bytes per transaction.
 const MAX_GROUP_BYTES: usize = 16 << 20;
+/// How long relaxed batches wait for further batches, if the last group had several batches.
+const GROUP_DELAY: Duration = Duration::from_micros(700);
 /// Maximum time until a relaxed commit is synced to disk.
 const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
 /// After a batch did not fit on the disk, how long batches of its size or larger are rejected.
 const FULL: Duration = Duration::from_millis(100);
+/// Delay before turns are indexed again after a failure, for example on a full disk.
+const INDEX_RETRY: Duration = Duration::from_secs(1);
 /// Maximum time until a manifest covers a commit.
 const MAX_UNSIGNED: Duration = Duration::from_secs(1);
 
@@ -86,6 +92,12 @@ impl Queue {
             (None, None) => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
             (None, Some(time)) => self.jobs.recv_timeout(time),
         }
+    }
+
+    /// Returns whether no job is queued.
+    fn is_empty(&mut self) -> bool {
+        self.next = self.next.take().or_else(|| self.jobs.try_recv().ok());
+        self.next.is_none()
     }
 
     /// Returns the next queued batch, or `None` if the queue is empty or another kind of job is
@@ -183,7 +195,7 @@ impl WriterHandle {
         path: &Path,
         options: &Options,
         name: Name,
-        waiters: Arc<Waiters>,
+        (waiters, recent): (Arc<Waiters>, Arc<RecentTurns>),
     ) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let mut queue = Queue::new(queue);
@@ -203,6 +215,9 @@ impl WriterHandle {
                 unflushed: None,
                 unsigned: None,
                 waiters,
+                recent,
+                index_retry: None,
+                last_group: 0,
             };
             writer.run(&mut queue);
         });
@@ -286,6 +301,11 @@ pub(super) struct SqliteWriter<'db> {
     /// Time of the first commit that no manifest covers yet.
     unsigned: Option<Instant>,
     waiters: Arc<Waiters>,
+    recent: Arc<RecentTurns>,
+    /// Time of the last failed attempt to index turns.
+    index_retry: Option<Instant>,
+    /// Number of batches in the last group.
+    last_group: usize,
 }
 
 impl SqliteWriter<'_> {
@@ -298,7 +318,17 @@ impl SqliteWriter<'_> {
             match queue.job(patience) {
                 Ok(SqliteJob::Commit(first)) => {
                     if let Some(first) = queue.admit(first) {
-                        self.commit(BatchGroup::new(first, queue));
+                        if self.durability == Durability::Relaxed && self.last_group > 1 {
+                            std::thread::sleep(GROUP_DELAY);
+                        }
+                        Stage::Store.run(|| {
+                            self.commit(BatchGroup::new(first, queue));
+                            // Callers do not wait for the index while batches are queued, unless
+                            // the index is far behind.
+                            if queue.is_empty() || self.recent.is_overdue() {
+                                self.index_turns();
+                            }
+                        });
                     }
                 }
                 Ok(SqliteJob::Act(act)) => act(self),
@@ -337,6 +367,7 @@ impl SqliteWriter<'_> {
     fn commit(&mut self, mut group: BatchGroup<'_>) {
         let results = self.transaction(&mut group);
         let BatchGroup { batches, queue, .. } = group;
+        self.last_group = batches.len();
         match results {
             // Other errors, such as a locked or damaged file, would affect every batch.
             Err(StoreError::Full | StoreError::Database(_)) if batches.len() > 1 => {
@@ -407,6 +438,8 @@ impl SqliteWriter<'_> {
         hot.commit.execute([])?;
         self.hot = Some(hot);
         self.chains.committed();
+        // The callers look up their turns as soon as they get their receipts.
+        self.recent.publish(self.chains.captured.drain(..));
         if let Some(manifest) = manifest {
             self.signed(&manifest, now);
         }
@@ -416,6 +449,21 @@ impl SqliteWriter<'_> {
             self.unflushed.get_or_insert_with(instant);
         }
         Ok(results)
+    }
+
+    /// Adds the keys of recent turns to the table `turn_keys`, once there are enough of them. A
+    /// failed attempt is repeated later, because lookups also find keys that are not in the table.
+    fn index_turns(&mut self) {
+        let is_soon = |since| instant().saturating_duration_since(since) < INDEX_RETRY;
+        if !self.recent.is_full() || self.index_retry.is_some_and(is_soon) {
+            return;
+        }
+        let Some(key) = self.chains.key.clone() else { return };
+        let indexed = self.in_transaction(|writer| turn_index::index_turns(writer.db, &key));
+        self.index_retry = indexed.is_err().then(instant);
+        if let Ok(watermark) = indexed {
+            self.recent.remove_indexed(watermark);
+        }
     }
 
     /// Signs the unsigned changes if the oldest is at least as old as `unsigned`, and syncs relaxed

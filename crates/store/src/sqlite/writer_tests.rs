@@ -34,6 +34,9 @@ fn relaxed(db: &Connection) -> SqliteWriter<'_> {
         unflushed: None,
         unsigned: None,
         waiters: Arc::new(Waiters::new(Path::new(""))),
+        recent: Arc::new(RecentTurns::new(4096)),
+        index_retry: None,
+        last_group: 0,
     }
 }
 

@@ -59,7 +59,10 @@ macro_rules! suite {
             vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, id_finds_a_turn_only_if_it_is_unique,
                 chain_lookup_finds_the_newest_turn_and_counts_the_others, turns_reference_their_parents,
                 another_tenants_turns_are_not_found, forgotten_turn_is_found_as_forgotten,
-                erasure_starts_a_new_epoch;
+                records_of_a_turn_are_read_and_forgotten_one_by_one,
+                turn_of_another_node_makes_an_id_ambiguous,
+                turn_that_another_node_forgot_is_found_as_forgotten,
+                keys_are_found_before_and_after_they_are_indexed, erasure_starts_a_new_epoch;
             forks: a_fork_shares_history_by_reference, forks_nest, a_fork_at_zero_shares_nothing,
                 invalid_forks_are_refused, reading_crosses_fork_boundaries,
                 a_rewind_ends_a_span, a_fork_keeps_the_rewinds_before_it;

@@ -1,9 +1,9 @@
 //! Tests that captured turns are found by their keys, and only by the tenant that owns them.
 
 use throughline_core::{
-    ElisionReason, NewVaultTurn, Store, TurnId, VaultKey, VaultMatch, VaultTurn,
+    ElisionReason, NewRecord, NewVaultTurn, Store, TurnId, VaultKey, VaultMatch, VaultTurn,
 };
-use throughline_store::Journal;
+use throughline_store::{Durability, Journal, Options, open};
 
 use crate::harness::*;
 
@@ -157,6 +157,110 @@ pub(crate) async fn forgotten_turn_is_found_as_forgotten(on: Database) {
     journal.forget(&us(), &log("turns"), None).await.unwrap();
     let forgotten = VaultTurn { gone: Some(ElisionReason::Forgotten), ..turn("one", None, 1) };
     assert_eq!(find(&journal, &[claim("a")]).await, [found(forgotten, 0)]);
+}
+
+pub(crate) async fn records_of_a_turn_are_read_and_forgotten_one_by_one(on: Database) {
+    let harness = Harness::fresh(on);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &["before"]).await;
+    let texts_of_turn = [r#"{"id":"a"}"#, r#"{"id":"b"}"#, r#"{"id":"c"}"#];
+    let copy = NewRecord::copy(&log("turns"), "the bodies of the call");
+    let mut capturing = batch(items("turns", &texts_of_turn).record(copy));
+    let (keys, prefix) = (vec![claim("1")], None);
+    let (id, parent, log_id) = ("one".into(), None, log("turns"));
+    capturing.vault.push(NewVaultTurn { id, parent, keys, log: log_id, prefix });
+    journal.commit(capturing).await.unwrap();
+    add(&journal, "turns", &["after"]).await;
+    let [a, b, c] = texts_of_turn;
+    let bodies = "the bodies of the call";
+    let all = numbered(&[(1, "before"), (2, a), (3, b), (4, c), (5, bodies), (6, "after")]);
+    assert_eq!(texts(&journal, "turns").await, all);
+    // Every range of records can be read, wherever it begins and ends.
+    for after in 0..7 {
+        for limit in 1..7 {
+            let read = journal.read(&us(), &log("turns"), after, limit).await.unwrap();
+            let read: Vec<u64> = read.iter().map(|record| record.seq).collect();
+            let expected: Vec<u64> = (after + 1..=6).take(limit as usize).collect();
+            assert_eq!(read, expected, "after {after}, {limit} records");
+        }
+    }
+    assert_eq!(proven(&journal).await.records, 6);
+    // Forgetting one Item destroys only its record and the copy.
+    let outcome = journal.forget(&us(), &log("turns"), Some("b")).await.unwrap();
+    assert_eq!((outcome.records, outcome.bytes), (2, (b.len() + bodies.len()) as u64));
+    let gone = "forgotten";
+    let left = [(1, "before"), (2, a), (3, gone), (4, c), (5, gone), (6, "after")];
+    let texts_now = texts(&journal, "turns").await;
+    assert_eq!(texts_now.get(..6).unwrap(), numbered(&left));
+    let proof = proven(&journal).await;
+    assert_eq!((proof.records, proof.gone), (7, 2));
+    let found = find(&journal, &[claim("1")]).await;
+    let is_gone = found[0].as_ref().map(|found| found.turn.gone);
+    assert_eq!(is_gone, Some(Some(ElisionReason::Forgotten)));
+    // Forgetting the Thread destroys the rest, and the store still verifies after reopening.
+    let outcome = journal.forget(&us(), &log("turns"), None).await.unwrap();
+    assert_eq!(outcome.records, 4);
+    assert_eq!(proven(&journal).await.gone, 6);
+    journal.close().await.unwrap();
+    assert_eq!(proven(&harness.open().await).await.gone, 6);
+}
+
+pub(crate) async fn turn_of_another_node_makes_an_id_ambiguous(on: Database) {
+    let harness = Harness::fresh(on);
+    let (journal, other) = (harness.open().await, harness.open().await);
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[id("a"), chain(1)]).await;
+    let one = || found(turn("one", None, 1), 0);
+    for node in [&journal, &other] {
+        assert_eq!(find(node, &[id("a"), chain(1)]).await, [one(), one()]);
+    }
+    capture(&other, "two", None, &[id("a"), chain(1)]).await;
+    let two = || found(turn("two", None, 3), 1);
+    for node in [&other, &journal] {
+        assert_eq!(find(node, &[id("a"), chain(1)]).await, [None, two()]);
+    }
+}
+
+pub(crate) async fn turn_that_another_node_forgot_is_found_as_forgotten(on: Database) {
+    let harness = Harness::fresh(on);
+    let (journal, other) = (harness.open().await, harness.open().await);
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[id("a")]).await;
+    assert_eq!(find(&journal, &[id("a")]).await, [found(turn("one", None, 1), 0)]);
+    other.forget(&us(), &log("turns"), None).await.unwrap();
+    let forgotten = VaultTurn { gone: Some(ElisionReason::Forgotten), ..turn("one", None, 1) };
+    assert_eq!(find(&journal, &[id("a")]).await, [found(forgotten, 0)]);
+}
+
+/// SQLite adds the keys of several turns to its index at once.
+pub(crate) async fn keys_are_found_before_and_after_they_are_indexed(on: Database) {
+    let harness = Harness::fresh(on);
+    let durability = Durability::Relaxed;
+    let options = Options { durability, index_batch: 16, ..harness.options() };
+    let journal = open(&harness.url(), &options).await.unwrap();
+    thread(&journal, "turns", &[]).await;
+    let count = 40;
+    for number in 0..count {
+        let name = format!("turn-{number}");
+        capture(&journal, &name, None, &[id(&name), chain(1)]).await;
+    }
+    let check = async |journal: &Journal| {
+        for number in [0, 1, count / 2, count - 2, count - 1] {
+            let name = format!("turn-{number}");
+            let expected = found(turn(&name, None, 2 * number + 1), 0);
+            assert_eq!(find(journal, &[id(&name)]).await, [expected]);
+        }
+        let last = turn(&format!("turn-{}", count - 1), None, 2 * count - 1);
+        let siblings = u32::try_from(count - 1).unwrap();
+        assert_eq!(find(journal, &[chain(1)]).await, [found(last, siblings)]);
+    };
+    check(&journal).await;
+    check(&harness.open().await).await;
+    assert_eq!(proven(&journal).await.records, 2 * count);
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    check(&journal).await;
+    proven(&journal).await;
 }
 
 pub(crate) async fn erasure_starts_a_new_epoch(on: Database) {

@@ -27,6 +27,9 @@ pub(crate) fn tenant() -> Tenant {
     Tenant::from("crash")
 }
 
+/// Number of records before the Item of each batch.
+pub(crate) const PARTS: u32 = 2;
+
 /// Identifies a batch: its round, its caller and a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BatchNumber {
@@ -91,6 +94,11 @@ impl BatchNumber {
         format!("checkpoint of {self}").into_bytes()
     }
 
+    /// Returns the content of one of the records before the Item. SQLite packs these records.
+    pub(crate) fn part(self, part: u32) -> Vec<u8> {
+        format!("part {part} of {self}").into_bytes()
+    }
+
     pub(crate) fn claim(self) -> VaultKey {
         VaultKey::Claim(format!("claim-{self}").into())
     }
@@ -98,7 +106,11 @@ impl BatchNumber {
     /// Returns the batch with this number: an Item, events, a captured turn, and sometimes a
     /// checkpoint.
     pub(crate) fn batch(self) -> Batch {
-        let mut thread = Append::new(self.thread()).record(NewRecord::new(kind::ITEM, self.item()));
+        let mut thread = Append::new(self.thread());
+        for part in 0..PARTS {
+            thread = thread.record(NewRecord::new("part", self.part(part)));
+        }
+        thread = thread.record(NewRecord::new(kind::ITEM, self.item()));
         if self.has_checkpoint() {
             thread = thread.record(NewRecord::new(kind::CHECKPOINT, self.checkpoint()));
         }
@@ -142,7 +154,9 @@ pub(crate) fn run(task: &str) {
     println!("{STARTED}");
     let runtime = Runtime::new().unwrap();
     let outcome = runtime.block_on(async {
-        let journal = Arc::new(open(url, &Options::default()).await?);
+        // A small batch, so that the process is also killed while it indexes the keys of turns.
+        let options = Options { index_batch: 50, ..Options::default() };
+        let journal = Arc::new(open(url, &options).await?);
         for caller in (0..CALLERS).step_by(2) {
             open_log(&journal, BatchNumber { round, caller, count: 0 }.thread()).await?;
         }

@@ -9,7 +9,7 @@ use throughline_core::unpack_events;
 use throughline_core::{Fence, LogId, Record, Store, StoreError};
 use throughline_store::Journal;
 
-use crate::load::{BatchNumber, CALLERS, behind, held, places, tenant};
+use crate::load::{BatchNumber, CALLERS, PARTS, behind, held, places, tenant};
 
 #[derive(Default)]
 pub(crate) struct AcknowledgedWrites {
@@ -71,14 +71,19 @@ impl AcknowledgedWrites {
         for caller in (0..CALLERS).step_by(2) {
             let thread = BatchNumber { round, caller, count: 0 }.thread();
             let mut before: Option<BatchNumber> = None;
+            let mut parts = Vec::new();
             for record in all(journal, &thread).await {
                 let bytes = record.content.bytes().expect("nothing was forgotten");
                 if &*record.kind == "checkpoint" {
                     let number = before.expect("a checkpoint comes after its item");
                     assert_eq!(**bytes, number.checkpoint());
                     checkpoints.insert(number, record.seq);
+                } else if &*record.kind == "part" {
+                    parts.push(bytes.to_vec());
                 } else {
                     let number = batch_of(bytes);
+                    let expected: Vec<_> = (0..PARTS).map(|part| number.part(part)).collect();
+                    assert_eq!(std::mem::take(&mut parts), expected, "{number} is incomplete");
                     assert!(found.insert(number), "{number} is in {thread} twice");
                     assert!(**bytes == number.item(), "{number} has different content");
                     if let Some(before) = before.filter(|before| before.has_checkpoint()) {

@@ -70,6 +70,28 @@ impl Secrets {
         }
     }
 
+    /// Returns the content of the last pack in a log.
+    pub(crate) fn pack(&self, log: &str) -> Vec<u8> {
+        let find = "SELECT r.content FROM records r JOIN logs l ON l.id = r.log
+                    WHERE l.name = ?1 AND r.span > 0 ORDER BY r.id DESC LIMIT 1";
+        self.db.query_row(find, [log], |row| row.get(0)).unwrap()
+    }
+
+    /// Adds the salt of a record in the last pack of a log, given its number.
+    pub(crate) fn gather_packed_salt(&mut self, log: &str, seq: i64) {
+        let find = "SELECT s.salt FROM records r JOIN logs l ON l.id = r.log
+                    JOIN salts s ON s.record = r.id - (r.seq - ?2)
+                    WHERE l.name = ?1 AND r.span > 0 ORDER BY r.id DESC LIMIT 1";
+        let salt: Vec<u8> = self.db.query_row(find, params![log, seq], |row| row.get(0)).unwrap();
+        self.add_salt(&salt);
+    }
+
+    /// Adds the bytes of a pack that the pack no longer contains.
+    pub(crate) fn add_difference(&mut self, before: &[u8], after: &[u8]) {
+        let kept: HashSet<_> = windows(after).collect();
+        self.sealed.extend(windows(before).filter(|window| !kept.contains(window)));
+    }
+
     /// Adds the sealed bytes and the key of a blob. Does nothing if the store has a master key.
     pub(crate) fn gather_blob(&mut self, content: &str) {
         let secret = "SELECT value FROM kept WHERE name = 'secret'";

@@ -63,7 +63,8 @@ pub(crate) fn drop_triggers(db: &Connection) {
         "DROP TRIGGER IF EXISTS segments_are_added_with_a_mac;
          DROP TRIGGER IF EXISTS segments_change_with_their_mac;
          DROP TRIGGER IF EXISTS api_keys_are_added_with_a_mac;
-         DROP TRIGGER IF EXISTS api_keys_change_with_their_mac;",
+         DROP TRIGGER IF EXISTS api_keys_change_with_their_mac;
+         DROP TRIGGER IF EXISTS records_are_added_with_a_span;",
     )
     .unwrap();
 }
@@ -157,18 +158,21 @@ fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec
 }
 
 /// Returns the locations that verification may report for a changed record. They are the record
-/// under its old or new number, and the whole store for a row that cannot be read.
+/// under its old or new number, any record of the same pack, and the whole store for a row that
+/// cannot be read.
 fn places_of(db: &Connection, row: &TableRow, seq: Option<&Value>) -> Vec<String> {
-    let find = "SELECT r.seq, l.name, t.name FROM records r JOIN logs l ON l.id = r.log
-                JOIN tenants t ON t.id = r.tenant WHERE r.id = ?1";
+    let find = "SELECT r.seq, l.name, t.name, coalesce(r.span, 0) FROM records r
+                JOIN logs l ON l.id = r.log JOIN tenants t ON t.id = r.tenant WHERE r.id = ?1";
     let places = db.query_row(find, [&row[0].1], |row| {
         let (old, log, tenant): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let span: i64 = row.get(3)?;
         let new = match seq {
             Some(Value::Integer(new)) => (*new).max(0),
             Some(_) | None => old,
         };
         let place = |seq| format!("record {seq} of {log} (tenant {tenant})");
-        Ok(vec![place(old), place(new), "the store".to_owned()])
+        let packed = (old - span..=old).chain(new.saturating_sub(span)..=new);
+        Ok(packed.map(place).chain(["the store".to_owned()]).collect())
     });
     places.unwrap()
 }
@@ -244,8 +248,10 @@ pub(crate) fn cut_off(db: &Connection, dice: &mut TestRng) {
     db.execute_batch(&format!(
         "CREATE TEMP TABLE cut AS SELECT r.id, r.log, r.segment FROM records r JOIN tenants t ON t.id = r.tenant
          WHERE t.name = 'one' ORDER BY r.id DESC LIMIT {count};
-         DELETE FROM salts WHERE record IN (SELECT id FROM cut);
          DELETE FROM records WHERE id IN (SELECT id FROM cut);
+         DELETE FROM salts WHERE NOT EXISTS (SELECT 1 FROM records r
+             WHERE r.id BETWEEN salts.record AND salts.record + 255
+             AND r.id - coalesce(r.span, 0) <= salts.record);
          DELETE FROM blobs WHERE id NOT IN (SELECT blob FROM records WHERE blob IS NOT NULL);
          UPDATE logs SET
              last = coalesce((SELECT max(seq) FROM records r WHERE r.log = logs.id), coalesce(fork_at, 0)),

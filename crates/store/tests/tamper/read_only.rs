@@ -88,7 +88,7 @@ async fn incomplete_stores_are_rejected_with_clear_errors() {
         (changed("zero.db", "PRAGMA user_version = 0"), "schema version 0"),
         (changed("minus.db", "PRAGMA user_version = -3"), "schema version -3"),
         (changed("table.db", "DROP TABLE api_keys"), "has no table api_keys"),
-        (changed("newer.db", "PRAGMA user_version = 3"), "supports versions up to 2"),
+        (changed("newer.db", "PRAGMA user_version = 4"), "supports versions up to 3"),
     ];
     for (file, expected) in cases {
         let before = std::fs::read(&file).unwrap();

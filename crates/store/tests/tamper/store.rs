@@ -14,10 +14,11 @@ use throughline_store::{Journal, KeyLimits, Manifest, MasterKey, Options, about_
 const TENANTS: [&str; 2] = ["one", "two"];
 const LOGS: [&str; 6] = ["thread", "other", "fork", "doomed", "run", "doomed-run"];
 
-/// Returns options with the master key of the test store.
+/// Returns options with the master key of the test store. The keys of some of its captured turns
+/// are indexed, and those of the last turns are not.
 pub(crate) fn options() -> Options {
     let master_key = Some(MasterKey::parse(&"7".repeat(64)).unwrap());
-    Options { master_key, ..Options::default() }
+    Options { master_key, index_batch: 3, ..Options::default() }
 }
 
 /// Writes the store to an SQLite file. Returns a manifest of the first tenant.
@@ -89,6 +90,7 @@ async fn write_index(journal: &Journal, tenant: &Tenant) {
         });
         journal.commit(batch).await.unwrap();
     }
+    write_pack(journal, tenant).await;
     let mut batch = Batch::new(tenant.clone()).append(Append::new("run").status("waiting"));
     for (id, expires_in) in [("approval", None), ("question", Some(Duration::from_hours(1)))] {
         let (id, kind, log) = (id.into(), "approval".into(), "run".into());
@@ -107,6 +109,24 @@ async fn write_index(journal: &Journal, tenant: &Tenant) {
     assert!(journal.revoke_api_key(tenant, &revoked.id).await.unwrap());
     let log = "thread".into();
     journal.lease(tenant, &log, "node", Duration::from_millis(1)).await.unwrap();
+}
+
+/// Captures two turns of several records each, which SQLite packs, and forgets one Item.
+async fn write_pack(journal: &Journal, tenant: &Tenant) {
+    for turn in ["turn-3", "turn-4"] {
+        let item = |id: &str| {
+            NewRecord::new(kind::ITEM, format!("{{\"id\":\"{turn} {id}\",\"text\":\"{id}\"}}"))
+        };
+        let append = Append::new("other").record(NewRecord::new("turn", "{}"));
+        let append = append.record(item("a")).record(item("b"));
+        let append = append.record(NewRecord::copy(&"other".into(), "bodies"));
+        let mut batch = Batch::new(tenant.clone()).append(append);
+        let keys = vec![VaultKey::Id(turn.into()), VaultKey::Chain([9; 32])];
+        let (id, parent, log) = (turn.into(), None, "other".into());
+        batch.vault.push(NewVaultTurn { id, parent, keys, log, prefix: None });
+        journal.commit(batch).await.unwrap();
+    }
+    journal.forget(tenant, &"other".into(), Some("turn-3 b")).await.unwrap();
 }
 
 fn thread(log: &str, tenant: &str, number: u32) -> Append {

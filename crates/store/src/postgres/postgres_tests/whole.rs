@@ -126,7 +126,7 @@ async fn backup_is_a_complete_sqlite_file() {
     let records = text.lines().filter_map(|line| line.strip_prefix("salt ")?.split(' ').next());
     let records: Vec<i64> = records.map(|record| record.parse().unwrap()).collect();
     assert_eq!(records, (1..=201).collect::<Vec<_>>());
-    assert_eq!(count("PRAGMA user_version"), 2);
+    assert_eq!(count("PRAGMA user_version"), 3);
     assert_eq!(count("SELECT count(*) FROM once"), 1);
     let link: Vec<u8> = file.query_row("SELECT link FROM segments", [], |row| row.get(0)).unwrap();
     assert_eq!(link, node.heads(None).await.unwrap()[0].link);

@@ -1,10 +1,12 @@
-//! Tests that stores of schema version 1 open, get MACs and sums, and keep their content.
+//! Tests that stores of earlier schema versions open, are migrated, and keep their content.
 
 use std::path::Path;
 
 use rusqlite::Connection;
-use throughline_core::{Append, Batch, NewRecord, Store as _, StoreError, Tenant, VaultKey};
-use throughline_store::{Journal, MasterKey, Options, Warning, open};
+use throughline_core::{
+    Append, Batch, NewRecord, NewVaultTurn, Store as _, StoreError, Tenant, VaultKey,
+};
+use throughline_store::{Journal, MasterKey, Options, Warning, open, restore};
 use throughline_testkit::Folder;
 
 /// The API keys of a fixture: for each tenant, a valid key and a revoked key.
@@ -127,7 +129,84 @@ async fn version_1_file_gets_macs_and_keeps_keys_and_turns() {
     let version =
         db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0));
     // Version 1 rejects higher versions with `NewerSchema`.
-    assert_eq!(version, Ok(2_i64));
+    assert_eq!(version, Ok(3_i64));
+}
+
+/// Returns the URL of a copy of the file that the last version with schema version 2 wrote.
+fn version_2_copy(folder: &Folder) -> (std::path::PathBuf, String) {
+    let file = folder.join("store.db");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version_2/store.db");
+    std::fs::copy(fixture, &file).unwrap();
+    let url = format!("sqlite://{}", file.display());
+    (file, url)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_2_file_keeps_its_rows_and_gets_new_ones() {
+    let folder = Folder::new("tamper-version-2");
+    let (file, url) = version_2_copy(&folder);
+    let tenant = Tenant::from("alpha");
+    let find = async |journal: &Journal, id: &str| {
+        let found = journal.find(&tenant, &[VaultKey::Id(id.into())]).await.unwrap().found;
+        found.into_iter().next().flatten().map(|found| found.turn.id.0.to_string())
+    };
+    // Opening the store read-only changes nothing.
+    let before = std::fs::read(&file).unwrap();
+    let journal = open(&url, &Options { read_only: true, ..options() }).await.unwrap();
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!((proof.broken, proof.records, proof.warnings), (None, 23, Vec::new()));
+    assert_eq!(find(&journal, "resp_alpha").await.as_deref(), Some("turn-alpha"));
+    drop(journal);
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    // Opening it for writing migrates it. Old and new turns are found and verified.
+    let journal = open(&url, &options()).await.unwrap();
+    assert_eq!(find(&journal, "resp_alpha").await.as_deref(), Some("turn-alpha"));
+    let append = Append::new("turns").record(NewRecord::new("turn", "{}"));
+    let append = append.record(NewRecord::new("item", "a")).record(NewRecord::new("item", "b"));
+    let mut batch = Batch::new(tenant.clone()).append(append);
+    let (keys, log) = (vec![VaultKey::Id("resp_new".into())], "turns".into());
+    let (id, parent, prefix) = ("turn-new".into(), Some("turn-alpha".into()), None);
+    batch.vault.push(NewVaultTurn { id, parent, keys, log, prefix });
+    journal.commit(batch).await.unwrap();
+    for (id, name) in [("resp_alpha", "turn-alpha"), ("resp_new", "turn-new")] {
+        assert_eq!(find(&journal, id).await.as_deref(), Some(name));
+    }
+    let records = journal.read(&tenant, &"turns".into(), 0, 10).await.unwrap();
+    let kinds: Vec<&str> = records.iter().map(|record| &*record.kind).collect();
+    assert_eq!(kinds, ["item", "item", "turn", "item", "item"]);
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!((proof.broken, proof.records), (None, 26));
+    // A backup contains rows of both versions.
+    let (backup, restored) = (folder.join("backup.db"), folder.join("restored.db"));
+    journal.backup(&backup, &|_| {}).await.unwrap();
+    journal.close().await.unwrap();
+    let summary = restore(&backup, None, &restored, &options()).await.unwrap();
+    assert_eq!((summary.records, summary.without_key), (26, 0));
+    let journal = open(&format!("sqlite://{}", restored.display()), &options()).await.unwrap();
+    assert_eq!(find(&journal, "resp_new").await.as_deref(), Some("turn-new"));
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+    let version = Connection::open(&file).unwrap().query_row(
+        "SELECT user_version FROM pragma_user_version",
+        [],
+        |row| row.get(0),
+    );
+    assert_eq!(version, Ok(3_i64));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_version_2_process_cannot_write_beside_packs() {
+    let folder = Folder::new("tamper-version-2-beside");
+    let (file, url) = version_2_copy(&folder);
+    let old = Connection::open(&file).unwrap();
+    let add = "INSERT INTO records (tenant, log, seq, kind, at, events, size, segment, position,
+               commitment, link) VALUES (1, 1, 99, 'forgotten', 0, 0, 0, 1, 99, x'00', x'00')";
+    let mut adds = old.prepare(add).unwrap();
+    let journal = open(&url, &options()).await.unwrap();
+    let refused = adds.execute([]).unwrap_err().to_string();
+    assert!(refused.contains("the store has a newer schema"), "{refused}");
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
