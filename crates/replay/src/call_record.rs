@@ -396,7 +396,7 @@ fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary, usage: &Usage) 
 
 /// Returns the bytes as UTF-8; invalid sequences are replaced.
 fn lossy(bytes: &Bytes) -> Bytes {
-    match std::str::from_utf8(bytes) {
+    match simdutf8::basic::from_utf8(bytes) {
         Ok(_) => bytes.clone(),
         Err(_) => Bytes::from(String::from_utf8_lossy(bytes).into_owned()),
     }

@@ -14,9 +14,10 @@
 //! Claims contain only letters and digits, and their length is a multiple of four. A client that
 //! decodes and re-encodes a Claim as base64, in either alphabet, therefore returns it unchanged.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
+use memchr::memmem::Finder;
 use throughline_core::{Item, Tenant, TurnId};
 use throughline_json::Name;
 
@@ -29,7 +30,12 @@ const COUNT_LETTERS: usize = 5;
 const NUMBER: usize = 2;
 const CLAIM_MAC: usize = 17;
 const CALL_MAC: usize = 15;
+/// A length that no Claim or call id reaches.
+const MAX_HANDLE: usize = 64;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Finds the letters that occur in every handle.
+static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("tl1"));
 
 /// The system's random number generator failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,13 +70,26 @@ impl Claims {
     /// An id consists of letters for the process, a counter and random letters. Consecutive ids
     /// from one process sort next to each other, so their entries are adjacent in the store.
     pub fn new_turn_id() -> Result<TurnId, RandomnessError> {
-        static PROCESS: OnceLock<u128> = OnceLock::new();
+        static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|_| RandomnessError)?;
-        let random = u128::from_le_bytes(bytes);
-        let process = letters(*PROCESS.get_or_init(|| random >> 64), PROCESS_LETTERS);
-        let count = letters(COUNT.fetch_add(1, Ordering::Relaxed).into(), COUNT_LETTERS);
+        let secret = match SECRET.get() {
+            Some(secret) => secret,
+            None => {
+                let mut bytes = [0; 32];
+                getrandom::fill(&mut bytes).map_err(|_| RandomnessError)?;
+                SECRET.get_or_init(|| bytes)
+            }
+        };
+        // A keyed hash of the counter is as random as the key, and needs no system call.
+        let number = |text: &[u8]| {
+            let hash = blake3::keyed_hash(secret, text);
+            let bytes = hash.as_bytes().first_chunk().copied().unwrap_or_default();
+            u128::from_le_bytes(bytes)
+        };
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let random = number(&count.to_le_bytes());
+        let process = letters(number(b"process"), PROCESS_LETTERS);
+        let count = letters(count.into(), COUNT_LETTERS);
         // The highest digit comes first, so that ids sort by count.
         let count: String = count.chars().rev().collect();
         let rest = letters(random, TURN_LETTERS - PROCESS_LETTERS - COUNT_LETTERS);
@@ -108,10 +127,16 @@ impl Claims {
 
     /// Whether a text contains a handle in the gateway's format: a Claim, call id or response id.
     pub fn contains_handles(text: &[u8]) -> bool {
-        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        words.filter(|word| word.len() > TURN_LETTERS).any(|word| {
-            Self::has_handle_format(word)
-                || std::str::from_utf8(word).is_ok_and(Self::has_response_format)
+        let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        // Every handle contains `tl1`, at its start or after five letters.
+        FINDER.find_iter(text).any(|at| {
+            let (before, after) = text.split_at_checked(at).unwrap_or_default();
+            let letters_before = before.iter().rev().take(6).take_while(|byte| is_letter(byte));
+            let letters_after = after.iter().take(MAX_HANDLE).take_while(|byte| is_letter(byte));
+            let (start, end) = (letters_before.count(), letters_after.count());
+            let word = text.get(at - start..at + end).unwrap_or_default();
+            word.len() > TURN_LETTERS
+                && (Self::has_handle_format(word) || word.starts_with(RESPONSE.as_bytes()))
         })
     }
 
@@ -198,3 +223,7 @@ fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
         && left.iter().zip(right).fold(0, |all, (left, right)| all | (left ^ right)) == 0
 }
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod claim_tests;

@@ -362,15 +362,19 @@ impl TurnSearch<'_> {
         keys.into_iter().flatten().map(VaultKey::Chain).collect()
     }
 
-    /// Looks up the current turn's ids or chain keys. Each query also looks up earlier turns of the
-    /// request. The next query covers twice as many turns, up to [`MOST_TURNS`].
+    /// Looks up the current turn's ids or chain keys. The first query of a request looks up only
+    /// these, because an id usually identifies the turn, and its parent the turn before it. Each
+    /// further query also looks up earlier turns, twice as many as the query before, up to
+    /// [`MOST_TURNS`].
     async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<VaultMatch>, StoreError> {
         if !self.vault.has_looked_up(keys) {
             let first = (self.at + 1).saturating_sub(self.reach);
             let mut lookup_keys = keys.to_vec();
-            let chain = self.turns.get(self.at).map(|turn| self.chain_keys(turn));
-            lookup_keys
-                .extend(chain.unwrap_or_default().into_iter().filter(|key| !keys.contains(key)));
+            if self.reach > 1 {
+                let chain = self.turns.get(self.at).map(|turn| self.chain_keys(turn));
+                let chain = chain.unwrap_or_default().into_iter();
+                lookup_keys.extend(chain.filter(|key| !keys.contains(key)));
+            }
             for turn in self.turns.get(first..self.at).unwrap_or_default() {
                 let items = self.items.get(turn.items.clone()).unwrap_or_default();
                 lookup_keys.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use throughline_codec::{DecodeContext, Framing, error_message};
-use throughline_core::{Request, TurnId, UpstreamResponse};
+use throughline_core::{Request, Stage, TurnId, UpstreamResponse};
 use throughline_json::{Name, Node};
 
 use crate::error::{GatewayError, GatewayResult};
@@ -37,12 +37,14 @@ impl Exchange<'_> {
         request: &Request,
     ) -> GatewayResult {
         let is_same = ready.target.origin.wire == self.wire;
-        let fates = FateCounts::of(&ready.encoded.fates).to_string();
-        let mut headers = vec![
-            (Name::from("x-throughline-call"), node.0.clone()),
-            (Name::from("x-throughline-fates"), fates.into()),
-            (Name::from("x-throughline-audit"), ready.verdict.as_str().into()),
-        ];
+        let mut headers = Vec::with_capacity(answer.headers.len() + 4);
+        headers.push((Name::from("x-throughline-call"), node.0.clone()));
+        // A request that was not decoded has no Fates.
+        if !ready.encoded.fates.is_empty() {
+            let fates = FateCounts::of(&ready.encoded.fates).to_string();
+            headers.push((Name::from("x-throughline-fates"), fates.into()));
+        }
+        headers.push((Name::from("x-throughline-audit"), ready.verdict.as_str().into()));
         let changed = self.scope.record().prefix_changed.as_deref().map(Name::from);
         headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
         if ready.is_unrestored {
@@ -175,7 +177,8 @@ impl Exchange<'_> {
         let readable = compression::inflate(encoding.as_deref(), &body);
         let readable = readable.map_err(|error| error.to_string());
         let reply = readable.and_then(|readable| {
-            let reply = from.decode_reply(&readable, context).map_err(|error| error.to_string());
+            let reply = Stage::Parse.run(|| from.decode_reply(&readable, context));
+            let reply = reply.map_err(|error| error.to_string());
             reply.map(|reply| (reply, readable))
         });
         match (reply, rewriter) {
@@ -216,15 +219,22 @@ impl Exchange<'_> {
 /// Reads the complete body of a response, or fails if it exceeds [`LARGEST_ANSWER`] bytes.
 pub(crate) async fn collect_body(answer: UpstreamResponse) -> GatewayResult<Bytes> {
     let mut chunks = answer.body;
-    let mut body = BytesMut::new();
+    // A body that arrives in one chunk is not copied.
+    let (mut only, mut joined) = (Bytes::new(), BytesMut::new());
     while let Some(chunk) = chunks.next().await {
-        body.extend_from_slice(&chunk.map_err(|error| GatewayError::from(&error))?);
-        if body.len() > LARGEST_ANSWER {
+        let chunk = chunk.map_err(|error| GatewayError::from(&error))?;
+        if only.len() + joined.len() + chunk.len() > LARGEST_ANSWER {
             let message = "the response exceeds the limit of 64 MiB";
             return Err(GatewayError::new(502, message));
         }
+        if only.is_empty() && joined.is_empty() {
+            only = chunk;
+        } else {
+            joined.extend_from_slice(&std::mem::take(&mut only));
+            joined.extend_from_slice(&chunk);
+        }
     }
-    Ok(body.freeze())
+    Ok(if joined.is_empty() { only } else { joined.freeze() })
 }
 
 /// Returns the provider's response headers that a caller of the same dialect receives.

@@ -165,6 +165,14 @@ pub(crate) fn requested_model(wire: &Wire, path: &str, body: Option<&Tree>) -> O
     Some(decode_segment(model))
 }
 
+/// Returns whether a request asks for a streamed response, in its path or in its body.
+pub(crate) fn is_streamed(wire: &Wire, path: &str, body: Option<&Tree>) -> bool {
+    if *wire == Wire::GEMINI {
+        return gemini_verb(without_query(path)) == Some("streamGenerateContent");
+    }
+    body.and_then(|body| body.root().get("stream")).and_then(Node::bool).unwrap_or(false)
+}
+
 /// Replaces the model name and leaves every other byte unchanged.
 pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Request {
     if from == to {

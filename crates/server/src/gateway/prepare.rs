@@ -8,8 +8,8 @@ use throughline_codec::{
     Verdict,
 };
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, Request, Target, Tenant,
-    Warning, Wire,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, ReasoningChannel,
+    Request, SIDE_CHANNEL, Stage, Target, Tenant, Warning, Wire,
 };
 use throughline_json::{Name, Tree};
 use tokio::time::timeout;
@@ -106,6 +106,9 @@ impl Exchange<'_> {
     ) -> GatewayResult<PreparedRequest> {
         let full_request = resumed.as_ref().map_or(&request, |(_, full_request)| full_request);
         let references = Box::pin(self.resolve_references(full_request, reached)).await?;
+        if resumed.is_none() && references.is_none() && self.passes_unchanged(&request, reached) {
+            return Ok(self.pass_through(request, reached));
+        }
         if let Some(ResolvedReferences { with_ids, .. }) = &references {
             // Later requests continue from these items, even if their response is deleted.
             let model = self.requested_model(&request)?;
@@ -187,6 +190,37 @@ impl Exchange<'_> {
         })
     }
 
+    /// Returns whether a request is sent without decoding it: in the mode `off`, to a provider of
+    /// the caller's wire, if the request contains nothing that the gateway issued.
+    fn passes_unchanged(&self, request: &Request, reached: &RouteTarget) -> bool {
+        let has = |text: &str| memchr::memmem::find(&request.body, text.as_bytes()).is_some();
+        self.gateway.mode == ReplayMode::Off
+            && reached.provider.wire == self.wire
+            && self.body.is_some()
+            // An API with this channel streams by default.
+            && reached.provider.dialect.channel != ReasoningChannel::Thinking
+            && !Claims::contains_handles(&request.body)
+            && !has(SIDE_CHANNEL)
+            // An escaped letter could hide a Claim.
+            && !has("\\u00")
+    }
+
+    /// Prepares a request that is sent as received.
+    fn pass_through(&self, request: Request, reached: &RouteTarget) -> PreparedRequest {
+        let (target, tenant) = self.target(reached);
+        let verdict = AuditOutcome::skipped().verdict;
+        let stream = dialect::is_streamed(&self.wire, &request.path, self.body.as_ref());
+        {
+            let mut record = self.scope.record();
+            record.tenant = tenant.clone();
+            record.verdict = Some(verdict);
+        }
+        let (fates, warnings) = (Vec::new(), Vec::new());
+        let encoded = EncodedRequest { request, fates, warnings, prefix: None };
+        let (conversation, is_unrestored) = (None, false);
+        PreparedRequest { encoded, verdict, conversation, tenant, target, stream, is_unrestored }
+    }
+
     /// Prepares the request as received, because the store cannot be read. The reply is still
     /// captured if the store has recovered when the reply ends.
     fn encode_unrestored(
@@ -241,10 +275,11 @@ impl Exchange<'_> {
             catalog.target(&row, &reached.model, "caller")
         };
         let (codec, context) = (codec_for(&self.wire)?, DecodeContext::of(source));
-        let mut call = match self.body.as_ref().filter(|body| body.indexes(&request.body)) {
-            Some(body) => codec.decode_parsed(request, body, &context)?,
-            None => codec.decode_request(request, &context)?,
-        };
+        let parsed = self.body.as_ref().filter(|body| body.indexes(&request.body));
+        let mut call = Stage::Parse.run(|| match parsed {
+            Some(body) => codec.decode_parsed(request, body, &context),
+            None => codec.decode_request(request, &context),
+        })?;
         call.target = target.clone();
         Ok(DecodedRequest { call, target, tenant })
     }
@@ -259,18 +294,18 @@ impl Exchange<'_> {
         if self.gateway.mode == ReplayMode::Off {
             // Claims belong to the gateway and are never sent to a provider, whatever the mode.
             Claims::remove(&mut call, ElisionReason::ByPolicy);
-            let encoded = to.encode(&call)?;
+            let encoded = Stage::Encode.run(|| to.encode(&call))?;
             let loses_content = loses_content(&call, &encoded);
             return Ok(RestoredRequest { encoded, replayed: None, loses_content });
         }
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
         let restoring = self.gateway.replay.restore(tenant, self.end_user.as_deref(), call);
-        let restored = timeout(RESTORE_TIMEOUT, restoring).await;
+        let restored = timeout(RESTORE_TIMEOUT, Stage::Restore.run_async(restoring)).await;
         let restored = restored.unwrap_or_else(|_| Err(store_timeout()));
         self.gateway.operations.record_read(restored.as_ref().err());
         let restored = restored?;
-        let mut encoded = to.encode(&restored.call)?;
+        let mut encoded = Stage::Encode.run(|| to.encode(&restored.call))?;
         let loses_content = loses_content(&restored.call, &encoded);
         restored.account(&mut encoded);
         if let Some(mut call) = as_it_came {
@@ -300,7 +335,7 @@ impl Exchange<'_> {
         let issued = issued.map(|issued| issued as &dyn IssuedSeals);
         let parsed = self.body.as_ref();
         let preparation = Preparation { level, parsed, issued, ..Preparation::new(to, target) };
-        Ok(preparation.check(encoded)?)
+        Ok(Stage::Audit.run(|| preparation.check(encoded))?)
     }
 
     /// In the mode `enforce`, refuses a request that the provider would refuse. The error names the
