@@ -5,7 +5,7 @@ mod watchdog;
 
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +38,21 @@ const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 pub async fn serve(
     server: Server,
     listener: TcpListener,
-    stop: impl Future<Output = ()>,
-    hurry: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + Send,
+    hurry: impl Future<Output = ()> + Send,
+) {
+    // The server is compiled in this crate, not again in each crate that calls this function.
+    serve_until(server, listener, pin!(stop), pin!(hurry)).await;
+}
+
+/// A future that the caller owns.
+type Signal<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;
+
+async fn serve_until(
+    server: Server,
+    listener: TcpListener,
+    mut stop: Signal<'_>,
+    hurry: Signal<'_>,
 ) {
     let (operations, agents) = (Arc::clone(&server.gateway.operations), server.agents.clone());
     let replay = Arc::clone(&server.gateway.replay);
@@ -48,7 +61,6 @@ pub async fn serve(
     let router = server.router();
     let open = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    let mut stop = pin!(stop);
     let mut settling = JoinSet::new();
     settling.spawn(settle_periodically(Arc::clone(&operations)));
     if let Some(agents) = &agents {
