@@ -255,10 +255,12 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
             "{location} has schema version {found}, but this program supports at most {known}; \
              install a newer version of throughline"
         )),
-        StoreError::Unreachable(_, problem) => Failure::NoStore(format!(
-            "cannot reach the store at {location}: {problem}; check that the PostgreSQL server is \
-             running, or name another store with --store"
-        )),
+        StoreError::Unreachable(_, problem) if url.starts_with("postgres") => {
+            Failure::NoStore(format!(
+                "cannot reach the store at {location}: {problem}; check that the PostgreSQL server \
+                 is running, or name another store with --store"
+            ))
+        }
         error => Failure::NoStore(format!("cannot open {location}: {error}")),
     }
 }
