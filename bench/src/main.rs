@@ -63,7 +63,7 @@ use clap::{Parser, Subcommand};
 #[command(name = "throughline-bench")]
 #[expect(clippy::struct_excessive_bools, reason = "independent options of the command")]
 pub(crate) struct Options {
-    /// Measure less, in about four minutes
+    /// Measure less, in about three minutes
     #[arg(long)]
     quick: bool,
     /// Measure `LiteLLM`, Portkey and SMG too; scripts/peers installs them
