@@ -93,6 +93,9 @@ words! {
         Flattened = "flattened to text",
         /// Sent as in an earlier request, although the content has changed since.
         Frozen = "sent as before",
+        /// Sent in a system message inside the conversation, so that the content before earlier
+        /// Seals stays unchanged.
+        Appended = "appended as a system message",
         /// Wrapped in the `<thought>` envelope.
         Enveloped = "in a thought envelope",
         /// Placed under the side-channel key of the request.
@@ -125,6 +128,12 @@ words! {
         NotOnThisWire = "not supported by this wire",
         /// The caller's policy excludes the content.
         ByPolicy = "by policy",
+        /// The Thought has no Seal, and the model does not use such Thoughts.
+        Unused = "the model does not use it",
+        /// The Thought has no Seal, and the model uses such Thoughts only in the current tool loop.
+        EarlierTurn = "the model uses it only in the current tool loop",
+        /// The content was sent, and the provider reported that it dropped the content.
+        ByProvider = "dropped by the provider",
     }
 }
 

@@ -21,6 +21,7 @@ mod memoized;
 mod model;
 mod name;
 mod origin;
+mod pattern;
 mod profile;
 mod replay;
 mod reply;
@@ -52,10 +53,11 @@ pub use crate::model::{
     ModelRegistry, ModelStream,
 };
 pub use crate::name::{CallId, Digest, ItemId, Wire};
-pub use crate::origin::{Origin, Target};
+pub use crate::origin::{ACCOUNT_SEPARATOR, Origin, Target};
+pub use crate::pattern::{ModelMatch, ModelVersion, best_match, is_valid_pattern, matches_pattern};
 pub use crate::profile::{
-    Binding, CallIds, Contract, Dialect, ForcedTools, Mode, Profile, Provider, ReasoningChannel,
-    ReasoningSwitch, TokenBudget, Vendor, matches_pattern,
+    AppendedChanges, Binding, CallIds, Contract, Dialect, ForcedTools, Mode, PlainReasoning,
+    PlainReplay, Profile, Provider, ReasoningChannel, ReasoningSwitch, TokenBudget, Vendor,
 };
 pub use crate::replay::{ReplayForm, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, StopReason, Usage};

@@ -7,6 +7,10 @@ use throughline_json::Name;
 use crate::name::Wire;
 use crate::profile::{Profile, Provider};
 
+/// Separates the provider's name from the account's name in the label of an account that is one of
+/// several at its provider, as in `openai#team-b`. Neither name contains the separator.
+pub const ACCOUNT_SEPARATOR: char = '#';
+
 /// The provider, endpoint and model that produced an Item. `account` is a configured label instead
 /// of a hash of the API key, because keys rotate and accounts do not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

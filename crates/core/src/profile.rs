@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use throughline_json::{Name, words};
 
 use crate::name::Wire;
+use crate::pattern::matches_pattern;
 
 /// A kind of endpoint: its protocol, dialect and default address.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,10 +24,12 @@ pub struct Provider {
     pub key_env: Option<Name>,
     /// How this endpoint's representation of reasoning differs from the wire's default.
     pub dialect: Dialect,
+    /// Whether a gateway restores reasoning without a Seal in requests to this endpoint.
+    pub replay_plain: PlainReplay,
 }
 
-/// How an endpoint represents reasoning on the `openai-chat` and `openai-responses` wires. Every
-/// other wire represents reasoning in only one way.
+/// How an endpoint represents reasoning on the `openai-chat` and `openai-responses` wires, and what
+/// else it supports. Every other wire represents reasoning in only one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
@@ -59,6 +62,30 @@ pub struct Dialect {
     pub checks_settings: bool,
     /// Whether every tool call needs a result and every result needs a call.
     pub pairs_calls: bool,
+    /// Whether the endpoint compacts a conversation on request: `compaction_trigger` on the
+    /// Responses wire, `compaction` on the Messages wire.
+    pub compacts: bool,
+    /// Whether a request names the model in the path instead of the body. Applies only to the
+    /// Messages wire.
+    pub model_in_path: bool,
+    /// The changes that the endpoint accepts in system messages inside a conversation.
+    pub appends: AppendedChanges,
+    /// The tags of caller-supplied Thoughts that the endpoint accepts in addition to the tags of
+    /// its wire. Applies to every wire.
+    pub accepted_tags: Vec<String>,
+}
+
+/// The changes that an endpoint accepts in system messages inside a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppendedChanges {
+    /// None is documented.
+    #[default]
+    None,
+    /// A new system prompt.
+    System,
+    /// A new system prompt, tools that are removed by name, and complete definitions of new tools.
+    Tools,
 }
 
 /// The tool call ids that an endpoint accepts.
@@ -124,8 +151,10 @@ pub enum ReasoningSwitch {
 pub struct Profile {
     /// The name of the model family.
     pub name: String,
-    /// Patterns for model names, in which `*` matches any text. The longest matching pattern wins.
+    /// Patterns for model names. [`best_match`](crate::best_match) selects the profile of a model.
     pub models: Vec<String>,
+    /// The date of the newest model that the profile describes, such as `2026-11-09`, if known.
+    pub released: Option<String>,
     /// The vendor whose rules and Seal format apply to the family, if any.
     pub vendor: Option<Vendor>,
     /// The thinking modes that a request may select; empty if the wire has no modes.
@@ -148,6 +177,9 @@ pub struct Profile {
     pub forced_tools: ForcedTools,
     /// When reasoning must be sent back.
     pub contract: Contract,
+    /// What the model does with reasoning that has no Seal; `None` if the entry does not state it.
+    /// [`Profile::plain`] returns the effective value.
+    pub plain_reasoning: Option<PlainReasoning>,
     /// Patterns for the families whose Seals the model can read; `*` matches any text. The model's
     /// own family is always included.
     pub reads: Vec<String>,
@@ -156,6 +188,9 @@ pub struct Profile {
     pub ignores: Vec<String>,
     /// What the family's Seals are bound to.
     pub bound: Binding,
+    /// Whether the model follows system messages inside the conversation, including added and
+    /// removed tools, so that changes can be appended instead of edited into the prefix.
+    pub appends: bool,
     /// The vendor's documented placeholder for a required signature that this model did not issue.
     pub stand_in: Option<String>,
     /// Additional facts for the codec of one wire, such as `max-tokens`.
@@ -170,12 +205,6 @@ impl Profile {
         self.name == family || (among(&self.reads) && !among(&self.ignores))
     }
 
-    /// Returns the length of the longest pattern in `models` that matches the model name, ignoring
-    /// case; `None` if no pattern matches.
-    pub fn longest_match(&self, model: &str) -> Option<usize> {
-        self.models.iter().filter(|pattern| matches_pattern(pattern, model)).map(String::len).max()
-    }
-
     /// Whether the model supports thinking.
     pub fn can_think(&self) -> bool {
         self.thinks_by_default
@@ -187,6 +216,14 @@ impl Profile {
     /// Returns the vendor whose Seals the model issues and reads; `None` for models without Seals.
     pub fn seal_vendor(&self) -> Option<Vendor> {
         self.vendor.filter(|_| self.bound.model)
+    }
+
+    /// Returns what the model does with reasoning that has no Seal. If the profile does not state
+    /// it, a contract of a vendor without Seals demands the reasoning.
+    pub fn plain(&self) -> PlainReasoning {
+        let is_demanded = self.vendor.is_none() && self.contract != Contract::Stateless;
+        let default = if is_demanded { PlainReasoning::Demanded } else { PlainReasoning::Unknown };
+        self.plain_reasoning.unwrap_or(default)
     }
 
     /// Whether a request may select that thinking mode.
@@ -265,6 +302,38 @@ words! {
         /// Reasoning is required in every request.
         AlwaysRequired = "always_required",
     }
+
+    /// What a model does with reasoning that has no Seal, if a later request sends it back.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    PlainReasoning {
+        /// There is no evidence.
+        #[default]
+        Unknown = "unknown",
+        /// The model never reads the reasoning.
+        Ignored = "ignored",
+        /// The model reads the reasoning of the current tool loop: the messages after the last user
+        /// message that is not a tool result.
+        UsedInToolLoop = "used-in-tool-loop",
+        /// The model reads the reasoning of all turns.
+        UsedAcrossTurns = "used-across-turns",
+        /// The provider rejects requests without the reasoning that [`Profile::contract`] requires.
+        Demanded = "demanded",
+    }
+
+    /// Whether a gateway restores reasoning without a Seal.
+    #[derive(Default)]
+    PlainReplay {
+        /// The gateway restores reasoning that the model's profile states as used or demanded. At
+        /// chat endpoints, the gateway also restores the reasoning of unknown models in the current
+        /// tool loop.
+        #[default]
+        Auto = "auto",
+        /// The gateway restores the reasoning of all turns of the model's family.
+        Always = "always",
+        /// The gateway restores no reasoning without a Seal.
+        Never = "never",
+    }
 }
 
 /// What a family's Seals are bound to, in addition to the issuing endpoint.
@@ -277,41 +346,4 @@ pub struct Binding {
     pub account: bool,
     /// A Seal is valid only if all content before the Seal is sent unchanged.
     pub prefix: bool,
-}
-
-/// Whether `text` matches a pattern in which `*` matches any text, ignoring case.
-pub fn matches_pattern(pattern: &str, text: &str) -> bool {
-    let (pattern, mut text) = (pattern.as_bytes(), text.as_bytes());
-    // Each text is tested against many patterns. Comparing the first letter rules out most of them.
-    match (pattern.first(), text.first()) {
-        (Some(b'*') | None, _) => {}
-        (Some(wanted), Some(first)) if wanted.eq_ignore_ascii_case(first) => {}
-        (Some(_), _) => return false,
-    }
-    let mut pieces = pattern.split(|byte| *byte == b'*');
-    let head = pieces.next().unwrap_or_default();
-    match text.split_at_checked(head.len()) {
-        Some((start, rest)) if start.eq_ignore_ascii_case(head) => text = rest,
-        Some(_) | None => return false,
-    }
-    let Some(tail) = pieces.next_back() else { return text.is_empty() };
-    for piece in pieces {
-        match after_first(text, piece) {
-            Some(rest) => text = rest,
-            None => return false,
-        }
-    }
-    let end = text.len().checked_sub(tail.len()).and_then(|start| text.get(start..));
-    end.is_some_and(|end| end.eq_ignore_ascii_case(tail))
-}
-
-/// Returns the text after the first occurrence of `piece`, ignoring case.
-fn after_first<'t>(text: &'t [u8], piece: &[u8]) -> Option<&'t [u8]> {
-    let Some(first) = piece.first() else { return Some(text) };
-    let is_here = |window: &[u8]| {
-        window.first().is_some_and(|byte| byte.eq_ignore_ascii_case(first))
-            && window.eq_ignore_ascii_case(piece)
-    };
-    let start = text.windows(piece.len()).position(is_here)?;
-    text.get(start + piece.len()..)
 }

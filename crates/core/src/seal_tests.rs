@@ -6,8 +6,8 @@ use bytes::Bytes;
 use throughline_json::Name;
 
 use crate::{
-    Dialect, Digest, ElisionReason, Origin, Profile, Provider, Seal, SealBinding, Target,
-    ThreadSecret, Wire,
+    Dialect, Digest, ElisionReason, Origin, PlainReplay, Profile, Provider, Seal, SealBinding,
+    Target, ThreadSecret, Wire,
 };
 
 const SECRET: &str = "c2VjcmV0LWJ5dGVz";
@@ -35,6 +35,7 @@ fn target(change: impl FnOnce(&mut Origin), reads: &[&str]) -> Target {
             base_url: origin.endpoint.clone(),
             key_env: None,
             dialect: Dialect::default(),
+            replay_plain: PlainReplay::default(),
         }),
         profile: Arc::new(Profile {
             name: origin.family.to_string(),

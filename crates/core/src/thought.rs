@@ -70,6 +70,19 @@ impl Thought {
             && self.replay_compatibility.as_deref().is_none_or(|tag| tag == PLAIN_TEXT)
     }
 
+    /// Returns the text that every model may read. A payload takes precedence over the content:
+    /// with the tag [`PLAIN_TEXT`], a payload that is a JSON string is this text. Any other payload
+    /// has no such text.
+    pub fn plain_text(&self) -> Option<Arc<str>> {
+        match &self.payload {
+            None => Some(Arc::clone(&self.content)),
+            Some(payload) => {
+                let is_plain = self.replay_compatibility.as_deref() == Some(PLAIN_TEXT);
+                payload.tree().root().name().filter(|_| is_plain)
+            }
+        }
+    }
+
     /// Sets the creation and update times to `now`, unless the Thought already has a record.
     pub fn set_recorded_at(&mut self, now: Timestamp) {
         let fresh = || ThoughtRecord { created_at: now, updated_at: now, ..Default::default() };

@@ -8,9 +8,11 @@ mod error;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use jiff::Timestamp;
 use throughline_json::Name;
 use zeroize::Zeroizing;
 
@@ -89,6 +91,29 @@ impl UpstreamResponse {
         let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| &**value)
     }
+
+    /// Returns the delay after which the provider accepts the request again, from `retry-after-ms`
+    /// or `retry-after`. A date is compared with the response's own `date`, otherwise with `now`.
+    pub fn retry_after(&self, now: Option<Timestamp>) -> Option<Duration> {
+        let seconds = |text: &str, unit: f64| {
+            let number: f64 = text.trim().parse().ok()?;
+            Duration::try_from_secs_f64(number * unit).ok()
+        };
+        if let Some(wait) = self.header("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
+            return Some(wait);
+        }
+        let retry_after = self.header("retry-after")?;
+        seconds(retry_after, 1.0).or_else(|| {
+            let now = self.header("date").and_then(parse_http_date).or(now)?;
+            let wait = parse_http_date(retry_after)?.duration_since(now);
+            Some(Duration::try_from(wait).unwrap_or_default())
+        })
+    }
+}
+
+/// Parses an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn parse_http_date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::parse(text.trim()).ok().map(|date| date.timestamp())
 }
 
 impl std::fmt::Debug for UpstreamResponse {

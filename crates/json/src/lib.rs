@@ -77,6 +77,15 @@ impl Json {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
+    /// Returns a copy in which `value` replaces the value at `range`, the range of one of this
+    /// document's [`Node`]s. Returns an unchanged copy if the range is out of bounds.
+    #[must_use]
+    pub fn with_value_at(&self, range: std::ops::Range<usize>, value: &Json) -> Self {
+        let parts = (self.bytes().get(..range.start), self.bytes().get(range.end..));
+        let (Some(before), Some(after)) = parts else { return self.clone() };
+        Self::from_trusted(Bytes::from([before, value.bytes(), after].concat()))
+    }
+
     /// Builds an index over the value in one linear pass.
     pub fn tree(&self) -> Tree {
         Tree::from_checked(&self.0)

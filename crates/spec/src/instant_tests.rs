@@ -36,6 +36,64 @@ fn iso_8601_without_an_offset_is_utc() {
 }
 
 #[test]
+fn week_ordinal_month_and_year_dates_are_accepted() {
+    for (text, expected) in [
+        ("2026-W05-6", "2026-01-31T00:00:00Z"),
+        ("2026W056", "2026-01-31T00:00:00Z"),
+        ("2026-W05", "2026-01-26T00:00:00Z"),
+        ("2026-W05-6T12:30:00+02:00", "2026-01-31T10:30:00Z"),
+        ("2020-W53-7", "2021-01-03T00:00:00Z"),
+        ("2026-031", "2026-01-31T00:00:00Z"),
+        ("2026031T08", "2026-01-31T08:00:00Z"),
+        ("2024-366", "2024-12-31T00:00:00Z"),
+        ("2026-01", "2026-01-01T00:00:00Z"),
+        ("202601", "2026-01-01T00:00:00Z"),
+        ("2026", "2026-01-01T00:00:00Z"),
+        ("2026-01-31T08", "2026-01-31T08:00:00Z"),
+        ("2026-01-31T08Z", "2026-01-31T08:00:00Z"),
+    ] {
+        assert_eq!(read(text).as_deref(), Ok(expected), "{text:?}");
+    }
+    for text in
+        ["2026-W54-1", "2025-W53-1", "2026-366", "2026-000", "2026-W05-8", "26-01", "2026-1"]
+    {
+        assert!(read(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn hour_24_is_the_start_of_the_next_day() {
+    assert_eq!(read("2026-01-31T24:00").unwrap(), "2026-02-01T00:00:00Z");
+    assert_eq!(read("2026-12-31T24:00:00.000").unwrap(), "2027-01-01T00:00:00Z");
+    assert_eq!(read("2026-01-31T24:00:00+02:00").unwrap(), "2026-01-31T22:00:00Z");
+    assert!(read("2026-01-31T24:01").is_err());
+    assert!(read("2026-01-31T24:00:01Z").is_err());
+}
+
+#[test]
+fn negative_numbers_follow_the_same_rule_as_positive_ones() {
+    assert_eq!(read(-100_000_000_000_i64).unwrap(), "1966-10-31T14:13:20Z");
+    assert_eq!(read(-1_000_000_000_000_i64).unwrap(), "1938-04-24T22:13:20Z");
+    assert_eq!(read(-99_999_999_999_i64).unwrap(), "-001199-02-15T14:13:21Z");
+    assert_eq!(read(-62_135_596_800_i64).unwrap(), "0001-01-01T00:00:00Z");
+}
+
+#[test]
+fn system_times_and_zoned_times_are_accepted() {
+    use std::time::{Duration, SystemTime};
+    let at = Duration::from_millis(1_769_860_800_123);
+    let after = RawInstant::from(SystemTime::UNIX_EPOCH + at);
+    assert_eq!(after.timestamp().unwrap().to_string(), "2026-01-31T12:00:00.123Z");
+    let before = RawInstant::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1));
+    assert_eq!(before.timestamp().unwrap().to_string(), "1969-12-31T23:59:59Z");
+    let late = RawInstant::from(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40));
+    assert_eq!(late.timestamp().unwrap(), Timestamp::MAX);
+    let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(2));
+    let zoned = "2026-01-31T10:00:00Z".parse::<Timestamp>().unwrap().to_zoned(zone);
+    assert_eq!(RawInstant::from(zoned).timestamp().unwrap().to_string(), "2026-01-31T10:00:00Z");
+}
+
+#[test]
 fn numbers_below_ten_to_the_eleventh_are_seconds_and_others_milliseconds() {
     assert_eq!(read(1_769_860_800_i64).unwrap(), "2026-01-31T12:00:00Z");
     assert_eq!(read(1_769_860_800_123_i64).unwrap(), "2026-01-31T12:00:00.123Z");

@@ -1,8 +1,9 @@
 //! Throughline's documented JSON formats, as views of the types in `throughline-core`.
 //!
 //! Each supported document has a type that parses and writes the document's JSON: [`RawThought`],
-//! [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`],
-//! [`RunEvent`]. A [`RedactionPolicy`] defines which content is hidden in views, logs and exports.
+//! [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`],
+//! [`TracingConfig`], [`SmartState`], [`RunEvent`]. A [`RedactionPolicy`] defines which content is
+//! hidden in views, logs and exports.
 //!
 //! This crate does no I/O and reads no clock.
 
@@ -13,6 +14,7 @@ mod redaction;
 mod run_event;
 mod run_fold;
 mod state;
+mod tracing;
 mod view;
 
 pub use crate::archive::{Archive, ExportSink, Fault, KeyHead, VerifySummary};
@@ -41,6 +43,7 @@ pub use crate::state::{
     ToolResponseRetentionPolicy, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
     UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
 };
+pub use crate::tracing::{TraceSinkConfig, TraceSinkType, TracingConfig, TracingMode};
 pub use crate::view::{
     DetailMeta, HiddenReasoningMessage, HiddenState, InvalidThought, LettaHeader, LettaReasoning,
     Message, MessageCall, MessageRole, OpenRouterReasoningCodec, RawThought, ReasoningCodec,

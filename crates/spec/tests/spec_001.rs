@@ -262,7 +262,7 @@ fn captured_items_print_as_one_message_with_opaque_extras_on_the_call() {
     let [message] = &Message::from_items(&captured())[..] else { panic!("one message") };
     assert_eq!(
         message.json().as_str(),
-        r#"{"role":"assistant","content":"Look. Done.","thinkingBlocks":[{"type":"thinking","content":"one","signature":"c2lnMQ"},{"type":"thinking","content":"two"}],"toolCalls":[{"id":"ours","name":"weather","args":{},"providerMeta":{"functionCall":{"name":"weather","args":{}},"thoughtSignature":"c2lnMg"}}]}"#
+        r#"{"role":"assistant","content":"Look. Done.","thinkingBlocks":[{"type":"thinking","content":"one","signature":"c2lnMQ"},{"type":"thinking","content":"two","index":3}],"toolCalls":[{"id":"ours","name":"weather","args":{},"providerMeta":{"functionCall":{"name":"weather","args":{}},"thoughtSignature":"c2lnMg"}}]}"#
     );
 }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use throughline_core::{
-    Binding, Body, CallId, Contract, Dialect, Item, ItemPosition, Origin, Profile, Provider,
-    ReasoningFormat, Role, Seal, Target, Thought, ThoughtKind, ToolCall, Wire,
+    Binding, Body, CallId, Contract, Dialect, Item, ItemPosition, Origin, PlainReplay, Profile,
+    Provider, ReasoningFormat, Role, Seal, Target, Thought, ThoughtKind, ToolCall, Vendor, Wire,
 };
 use throughline_json::{Json, Name, Opaque};
 use throughline_spec::{
@@ -281,7 +281,7 @@ const GPT: &str = "openai-responses-v1";
 const GROK: &str = "xai-responses-v1";
 
 fn violations(items: &[ReasoningItem]) -> Vec<ReplayViolation> {
-    audit_replay(items, ReplayContract::RequiredWithTools, true).violations
+    ReplayTurn::new(items).audit(ReplayContract::RequiredWithTools, true).violations
 }
 
 /// "Captures provider-native reasoning content from one assistant turn and replays it on the next".
@@ -372,7 +372,7 @@ fn gemini_requires_replay_whenever_there_are_tools() {
         let audit = turn.audit(Contract::RequiredWithTools, next_turn_carries_tools);
         assert_eq!(audit.violations.len(), 2, "the blob is empty, and so the call is unsigned");
     }
-    assert!(audit_replay(&items, Contract::RequiredWithTools, false).is_clean());
+    assert!(ReplayTurn::new(&items).audit(Contract::RequiredWithTools, false).is_clean());
 }
 
 /// "Anthropic only when next turn carries `tool_result`".
@@ -454,7 +454,7 @@ fn default_codec_returns_every_providers_contract() {
 fn replay_contract_is_the_profiles_contract() {
     let profile = Profile { contract: ReplayContract::AlwaysRequired, ..Profile::default() };
     assert_eq!(profile.contract, Contract::AlwaysRequired);
-    assert!(!audit_replay(&[unsigned(CLAUDE, 0)], profile.contract, false).is_clean());
+    assert!(!ReplayTurn::new(&[unsigned(CLAUDE, 0)]).audit(profile.contract, false).is_clean());
     for contract in [Contract::Stateless, Contract::RequiredWithTools, Contract::AlwaysRequired] {
         let value = serde_json::to_value(contract).unwrap();
         assert_eq!(value, contract.as_str());
@@ -519,6 +519,7 @@ fn target(family: &str, reads: &[&str], account: &str) -> Target {
         base_url: "".into(),
         key_env: None,
         dialect: Dialect::default(),
+        replay_plain: PlainReplay::default(),
     };
     let profile = Profile {
         name: family.to_owned(),
@@ -537,6 +538,13 @@ fn foreign_owner_and_model_are_reported() {
         violations(&[signed(CLAUDE, "YQ==", 0), encrypted(GPT, "Z0FB", "rs_1")]),
         [foreign(1, ReasoningFormat::OpenAiResponsesV1)]
     );
+    // If the turn contains Seals of the target's vendor, the others are foreign.
+    let mut gpt = target("gpt-5", &[], "a");
+    let profile = Profile { vendor: Some(Vendor::OpenAi), ..Profile::clone(&gpt.profile) };
+    gpt.profile = Arc::new(profile);
+    let mixed = [signed(CLAUDE, "YQ==", 0), encrypted(GPT, "Z0FB", "rs_1")];
+    let audit = ReplayTurn::new(&mixed).with_target(&gpt).audit(Contract::RequiredWithTools, true);
+    assert_eq!(audit.violations, [foreign(0, ReasoningFormat::AnthropicClaudeV1)]);
     let items = [signed(CLAUDE, "YQ==", 0)];
     let issuer = Origin { family: "claude-4".into(), ..Origin::clone(&owner(Wire::OPENAI_CHAT)) };
     let judge = |target: &Target| {
@@ -554,7 +562,7 @@ fn foreign_owner_and_model_are_reported() {
 #[test]
 fn the_audit_prints_its_json() {
     let items = [signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1), summary("unknown")];
-    let audit = audit_replay(&items, ReplayContract::RequiredWithTools, true);
+    let audit = audit_replay(&OpenRouterReasoningCodec, &items, true);
     let violation = r#"{"kind":"unsigned","item":1,"format":"anthropic-claude-v1","message":"element 1 of format anthropic-claude-v1 has no signature"}"#;
     assert_eq!(
         audit.json().as_str(),

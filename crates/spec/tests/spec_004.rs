@@ -1,5 +1,5 @@
-//! Tests for document 004, `ReasoningConfig`: JSON round trips, presets, and each rule in the
-//! document.
+//! Tests for document 004, `ReasoningConfig` and `TracingConfig`: JSON round trips, presets, and
+//! each rule in the document.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,7 +10,9 @@
 use proptest::prelude::*;
 use throughline_core::NativeReasoning;
 use throughline_json::Json;
-use throughline_spec::{Cadence, ReasoningConfig, Reflection, ReflectionMode, ResolvedReasoning};
+use throughline_spec::{
+    Cadence, ReasoningConfig, Reflection, ReflectionMode, ResolvedReasoning, TracingConfig,
+};
 
 fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
@@ -293,5 +295,34 @@ proptest! {
         } else if let Some(reflection) = resolved.reflection {
             prop_assert!(reflection.cadence != Cadence::Off);
         }
+    }
+}
+
+#[test]
+fn tracing_config_round_trips_and_refuses_credentials() {
+    for text in [
+        r#"{"enabled":false}"#,
+        r#"{"enabled":true,"mode":"batched","threadId":"t","logData":false,"sink":{"type":"file","path":"traces"}}"#,
+        r#"{"enabled":true,"mode":"streaming","sink":{"type":"http","url":"https://x/"}}"#,
+        r#"{"enabled":true,"sink":{"type":"cognipeer","name":"console"}}"#,
+        r#"{"enabled":true,"sink":{"type":"otlp","url":"http://127.0.0.1:4318"}}"#,
+        r#"{"enabled":true,"sink":{"type":"custom","name":"audit"}}"#,
+    ] {
+        assert_eq!(TracingConfig::parse(&json(text)).unwrap().json().as_str(), text);
+    }
+    for (text, problem) in [
+        ("{}", "tracing.enabled is missing"),
+        (r#"{"enabled":true,"verbose":1}"#, "tracing.verbose"),
+        (r#"{"enabled":true,"mode":"later"}"#, "tracing.mode"),
+        (r#"{"enabled":true,"sink":{}}"#, "tracing.sink.type is missing"),
+        (r#"{"enabled":true,"sink":{"type":"file"}}"#, "or write `path`"),
+        (r#"{"enabled":true,"sink":{"type":"custom"}}"#, "tracing.sink.name is missing"),
+        (r#"{"enabled":true,"sink":{"type":"file","url":"x"}}"#, "does not apply"),
+        (r#"{"enabled":true,"sink":{"type":"file","name":"a","path":"b"}}"#, "keep one of them"),
+        (r#"{"enabled":true,"sink":{"type":"cognipeer","apiKey":"k"}}"#, "is a credential"),
+        (r#"{"enabled":true,"sink":{"type":"http","headers":{"a":"b"}}}"#, "is a credential"),
+    ] {
+        let error = TracingConfig::parse(&json(text)).unwrap_err().to_string();
+        assert!(error.contains(problem), "{text}: {error}");
     }
 }

@@ -13,6 +13,7 @@
 
 use serde_json::{Value, json};
 
+use crate::message_parts::{TEXTS, is_call, is_result, is_thinking, object, parts, text_of};
 use crate::rng::TestRng;
 use crate::seal_location::{SealLocation, seals};
 
@@ -155,6 +156,12 @@ operators! {
         parent[key] = json!(other);
         is_other
     });
+    "empty a thought" on Seal => |shape, request, location, _| on_seal(request, location, |parent, key| {
+        if shape != Shape::Anthropic || !parent["thinking"].is_string() { return false }
+        parent["thinking"] = json!("");
+        parent[key] = json!("");
+        true
+    });
     "edit sealed text" on Seal => |_, request, location, _| on_seal(request, location, |parent, _| edit_text(parent));
     "swap two seals" on Seal => |_, request, a, rng| {
         let read = |request: &Value, location: &SealLocation| request.pointer(&location.pointer()).cloned().unwrap();
@@ -242,6 +249,52 @@ operators! {
         let messages = shape.messages(request);
         let last = messages.iter().rposition(|message| message["role"] == "user" && !is_result(message));
         last.is_some_and(|last| drop_reasoning(shape, request, last))
+    };
+    "drop an earlier thought" on Request => |shape, request, _, _| {
+        if !matches!(shape, Shape::Anthropic | Shape::Converse) { return false }
+        let thoughts = |message: &Value| parts(message).filter(|part| is_thinking(part)).count();
+        let messages = shape.messages(request);
+        let counts: Vec<usize> = messages.iter().map(thoughts).collect();
+        let Some(first) = counts.iter().position(|count| *count > 0) else { return false };
+        // A later message must still have a thought, and this message must keep another part.
+        let is_followed = counts.iter().skip(first + 1).any(|count| *count > 0);
+        let is_kept = parts(&messages[first]).count() > counts[first];
+        if !is_followed || !is_kept { return false }
+        let content = messages[first]["content"].as_array_mut().unwrap();
+        content.retain(|part| !is_thinking(part));
+        true
+    };
+    "add a system message" on Request => |shape, request, _, _| {
+        if shape != Shape::Anthropic { return false }
+        let messages = shape.messages(request);
+        let last = messages.len().saturating_sub(1);
+        if last == 0 || messages[last]["role"] != "user" { return false }
+        messages.insert(last, json!({"role": "system", "content": "Be kind."}));
+        true
+    };
+    "change the effort" on Request => |shape, request, _, _| {
+        if shape != Shape::Anthropic || request["thinking"]["type"] != "between_tools" { return false }
+        let effort = json!({"role": "system", "content": [], "output_config": {"effort": "low"}});
+        shape.messages(request).push(effort);
+        true
+    };
+    "drop fallback blocks" on Request => |shape, request, _, _| {
+        if shape != Shape::Anthropic { return false }
+        let mut dropped = false;
+        for message in shape.messages(request) {
+            let Some(content) = message["content"].as_array_mut() else { continue };
+            let count = content.len();
+            content.retain(|part| part["type"] != "fallback");
+            dropped |= content.len() < count;
+        }
+        dropped
+    };
+    "reason with tools" on Request => |shape, request, _, _| {
+        // Only some models accept tools if they do not reason.
+        let is_stopped = shape == Shape::Chat && request["reasoning_effort"] == "none";
+        if !is_stopped || request.get("tools").is_none() { return false }
+        request["reasoning_effort"] = json!("medium");
+        true
     };
     "drop a plain thought" on Request => |shape, request, _, rng| on_plain_thought(shape, request, rng, |_| None);
     "edit a plain thought" on Request => |shape, request, _, rng| {
@@ -398,9 +451,6 @@ fn edit_text(parent: &mut Value) -> bool {
     })
 }
 
-/// JSON pointers to the text of a part. Each wire uses one of them.
-const TEXTS: [&str; 4] =
-    ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
 /// Changes or removes the plain thought of one random chat message. The thought may be a field, a
 /// content chunk, or text in `<think>` tags.
 fn on_plain_thought(
@@ -446,10 +496,6 @@ fn on_plain_thought(
     **message != before
 }
 
-fn text_of(part: &Value) -> Option<String> {
-    TEXTS.iter().find_map(|pointer| part.pointer(pointer)?.as_str().map(str::to_owned))
-}
-
 /// Merges a part and its Seal with the next part or, if that fails, with the previous one.
 fn merge_with_neighbour(list: &mut Vec<Value>, at: usize) -> bool {
     let text_at = |at: usize| list.get(at).filter(|part| !is_call(part)).and_then(text_of);
@@ -493,26 +539,6 @@ fn drop_call(shape: Shape, request: &mut Value, rng: &mut TestRng) -> bool {
     true
 }
 
-fn is_call(part: &Value) -> bool {
-    part.get("functionCall").or_else(|| part.get("function_call")).is_some()
-        || part.get("toolUse").is_some()
-        || part["type"] == "tool_use"
-        || part["type"] == "function_call"
-}
-
-/// Returns whether a message or item contains tool results.
-pub fn is_result(message: &Value) -> bool {
-    let first = message.pointer("/content/0").or_else(|| message.pointer("/parts/0"));
-    message["type"] == "function_call_output"
-        || message["role"] == "tool"
-        || first.is_some_and(|first| {
-            first["type"] == "tool_result"
-                || first.get("toolResult").is_some()
-                || first.get("functionResponse").is_some()
-                || first.get("function_response").is_some()
-        })
-}
-
 /// Removes all thoughts and signatures from the messages before index `end`.
 fn drop_reasoning(shape: Shape, request: &mut Value, end: usize) -> bool {
     let messages = shape.messages(request);
@@ -546,11 +572,4 @@ fn drop_reasoning(shape: Shape, request: &mut Value, end: usize) -> bool {
         at > end || !is_reasoning(message)
     });
     *messages != before
-}
-
-fn object(value: &mut Value) -> &mut serde_json::Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        other => panic!("an object was expected, not {other}"),
-    }
 }

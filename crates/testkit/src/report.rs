@@ -28,3 +28,10 @@ pub fn skip(reason: &str) {
 pub fn pictures() -> Option<PathBuf> {
     std::env::var_os("THROUGHLINE_SCREENSHOTS").map(PathBuf::from)
 }
+
+/// Returns whether the tests run all clients with all target models. Otherwise, they run one short
+/// tool loop per client.
+#[expect(clippy::disallowed_methods, reason = "scripts/soak requests the matrix")]
+pub fn whole_client_matrix() -> bool {
+    std::env::var_os("THROUGHLINE_CLIENT_MATRIX").is_some()
+}

@@ -4,6 +4,7 @@
 //! the other events. Their members follow the system that the specification is based on.
 //! "Throughline extension" marks members and events that Throughline added.
 
+use throughline_core::ReasoningSource;
 use throughline_json::{Json, Name, Number, record, words};
 
 use crate::reasoning::Cadence;
@@ -415,6 +416,8 @@ record! {
         "sealedBytes" => sealed_bytes?: u64,
         /// Whether the text is the provider's summary instead of the Thought itself.
         "summary" => summary?: bool,
+        /// `non_reasoner_model` if a prompt requested the reasoning; absent for native reasoning.
+        "source" => source?: ReasoningSource,
         /// The agent that produced the Thought.
         "agent" => agent?: Name,
     }

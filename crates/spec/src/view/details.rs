@@ -145,6 +145,17 @@ impl ReasoningItem {
         }
     }
 
+    /// Returns the members that all known kinds of elements have, for changes; `None` for an
+    /// unknown kind.
+    pub fn meta_mut(&mut self) -> Option<&mut DetailMeta> {
+        match self {
+            Self::Text { meta, .. } | Self::Summary { meta, .. } | Self::Encrypted { meta, .. } => {
+                Some(meta)
+            }
+            Self::Unknown(_) => None,
+        }
+    }
+
     /// Returns the element's format; [`ReasoningFormat::unknown`] if the element does not specify
     /// one.
     pub fn format(&self) -> ReasoningFormat {

@@ -145,8 +145,18 @@ fn compose(group: &[Item]) -> Message {
     for item in group {
         message.ephemeral |= item.ephemeral;
         match &item.body {
-            Body::Text(text) | Body::Summary { text, .. } => content.push_str(text),
-            Body::Thought(thought) => message.thinking_blocks.push(thinking_block(item, thought)),
+            Body::Text(text) | Body::Summary { text, .. } => {
+                message.thinking_blocks.extend(text_signature(item, &message, &content));
+                content.push_str(text);
+            }
+            Body::Thought(thought) => {
+                let mut block = thinking_block(item, thought);
+                let has_later_position = !content.is_empty() || !message.tool_calls.is_empty();
+                if has_later_position && !has_index(&block) {
+                    set_index(&mut block, part_index(&message, &content));
+                }
+                message.thinking_blocks.push(block);
+            }
             Body::Call(call) => message.tool_calls.push(MessageCall {
                 id: call.wire_id.clone().unwrap_or_else(|| call.id.0.clone()),
                 name: call.name.clone(),
@@ -173,6 +183,36 @@ fn compose(group: &[Item]) -> Message {
     message
 }
 
+/// Returns the index of the next part of a message: its Thoughts, its text and its calls so far.
+fn part_index(message: &Message, content: &str) -> usize {
+    let texts = usize::from(!content.is_empty());
+    message.thinking_blocks.len() + texts + message.tool_calls.len()
+}
+
+const INDEX: &str = "index";
+
+fn has_index(block: &ThinkingBlock) -> bool {
+    block.extras.iter().any(|(key, _)| **key == *INDEX)
+}
+
+/// Records the block's position among the parts of its message. Only a block after other content
+/// needs a position.
+fn set_index(block: &mut ThinkingBlock, index: usize) {
+    let index = Json::parse(index.to_string()).unwrap_or_else(|_| Json::null());
+    block.extras.push((Name::from(INDEX), index));
+}
+
+/// Returns the signature of a Gemini text as a block of sealed data at the text's position.
+fn text_signature(item: &Item, message: &Message, content: &str) -> Option<ThinkingBlock> {
+    item.native_on(&Wire::GEMINI)?;
+    let signature = item.seals.first().and_then(Seal::to_opaque)?;
+    let mut block = ThinkingBlock::redacted(Some(signature));
+    block.provider_meta = Some(format_meta(&ReasoningFormat::GoogleGeminiV1));
+    // The block itself is not a part, so the text follows the Thoughts before it.
+    set_index(&mut block, part_index(message, content));
+    Some(block)
+}
+
 fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
     let is_block = thought.replay_compatibility.as_deref() == Some(tag::THINKING_BLOCK);
     let from_payload = thought.payload.as_ref().filter(|_| is_block).and_then(|payload| {
@@ -192,12 +232,26 @@ fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
         }
     };
     block.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
-    // A readable block with a single signature contains all opaque data. Otherwise the native part
-    // is needed too.
-    let is_covered = item.seals.len() == 1 && thought.kind == ThoughtKind::Text;
+    // On these wires, a readable block with a single signature contains all opaque data. Otherwise
+    // the native part is needed too.
+    let wire = item.native.as_ref().map(|native| &native.wire);
+    let is_plain_wire = wire.is_none_or(|wire| {
+        [Wire::ANTHROPIC_MESSAGES, Wire::BEDROCK_CONVERSE, Message::WIRE].contains(wire)
+    });
+    let is_covered = item.seals.len() == 1 && thought.kind == ThoughtKind::Text && is_plain_wire;
     let sealed = || sealed_native(item).filter(|_| !is_covered);
-    block.provider_meta = native_member(item).or_else(sealed);
+    // The format of unsealed chat reasoning is the name of the member that holds it. The format of
+    // a signature names the vendor that can read it.
+    let is_chat = wire == Some(&Wire::OPENAI_CHAT) && item.seals.is_empty();
+    let is_vendors = !item.seals.is_empty() && thought.format.vendor().is_some();
+    let has_format = is_chat || (is_vendors && wire != Some(&Message::WIRE));
+    let format = || has_format.then(|| format_meta(&thought.format));
+    block.provider_meta = native_member(item).or_else(sealed).or_else(format);
     block
+}
+
+fn format_meta(format: &ReasoningFormat) -> Json {
+    json::object(|out| _ = out.string("format", format.as_str()))
 }
 
 /// Returns `providerMeta` from the part of the message that the Item was read from.

@@ -20,8 +20,12 @@ const DETAILS: &str = "reasoning_details";
 pub use throughline_core::Contract as ReplayContract;
 
 /// A stateless translator between a provider's native reasoning and typed elements.
-pub trait ReasoningCodec {
-    /// Returns the reasoning elements in a response, in order. Unknown kinds are kept verbatim.
+///
+/// The codec crate implements this trait for every wire. A codec writes only elements whose format
+/// its provider reads, and leaves out all other elements.
+pub trait ReasoningCodec: Send + Sync {
+    /// Returns the reasoning elements in a response, in order. The document may also be an
+    /// assistant message or a single native part. Unknown kinds are kept verbatim.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem>;
 
     /// Returns the assistant message for the next request. The given elements replace any reasoning
@@ -35,7 +39,7 @@ pub trait ReasoningCodec {
 
     /// Checks whether these elements satisfy the strictest replay contract among their formats.
     fn audit(&self, items: &[ReasoningItem], next_turn_carries_tools: bool) -> ReplayAudit {
-        audit_replay(items, self.replay_contract(items), next_turn_carries_tools)
+        ReplayTurn::new(items).audit(self.replay_contract(items), next_turn_carries_tools)
     }
 }
 
@@ -45,10 +49,14 @@ pub trait ReasoningCodec {
 pub struct OpenRouterReasoningCodec;
 
 impl ReasoningCodec for OpenRouterReasoningCodec {
-    /// Reads the elements from a message, or from a whole response whose first choice contains the
-    /// message.
+    /// Reads the elements from a message, from a whole response whose first choice contains the
+    /// message, or from one element.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem> {
         let tree = response.tree();
+        let is_element = |kind: &str| kind.starts_with("reasoning.");
+        if tree.root().text_of("type").as_deref().is_some_and(is_element) {
+            return vec![ReasoningItem::read(tree.root())];
+        }
         let message = tree.root().at("/choices/0/message").unwrap_or(tree.root());
         let details = message.get(DETAILS).map(throughline_json::Node::json);
         details.and_then(|details| parse_details(&details)).unwrap_or_default()
@@ -59,6 +67,10 @@ impl ReasoningCodec for OpenRouterReasoningCodec {
             return message.clone();
         }
         let tree = message.tree();
+        if let Some(inner) = tree.root().at("/choices/0/message") {
+            let written = self.write_assistant(&inner.json(), items);
+            return message.with_value_at(inner.range(), &written);
+        }
         json::object(|out| {
             out.nodes(tree.root().members().filter(|(key, _)| !key.is(DETAILS)));
             out.raw(DETAILS, &print_details(items));
@@ -66,16 +78,16 @@ impl ReasoningCodec for OpenRouterReasoningCodec {
     }
 }
 
-/// Checks whether a turn's reasoning elements satisfy a replay contract.
+/// Checks whether a turn's reasoning elements satisfy the replay contract of their codec.
 ///
 /// This function considers only the elements. [`ReplayTurn`] also considers the turn's tool calls,
 /// the model that produced the turn, and the target of the next request.
 pub fn audit_replay(
+    codec: &dyn ReasoningCodec,
     items: &[ReasoningItem],
-    contract: ReplayContract,
     next_turn_carries_tools: bool,
 ) -> ReplayAudit {
-    ReplayTurn::new(items).audit(contract, next_turn_carries_tools)
+    codec.audit(items, next_turn_carries_tools)
 }
 
 /// The reasoning of one assistant turn and, where known, the turn's tool calls, its issuer and the
@@ -159,8 +171,11 @@ impl<'t> ReplayTurn<'t> {
     /// Checks that each element has the Seal that its format requires, and that the target can read
     /// each Seal.
     fn check_items(self, violations: &mut Vec<ReplayViolation>) {
-        let mut signed = self.items.iter().filter(|item| item.sealed().is_some());
-        let owner = signed.find_map(|item| item.format().vendor());
+        let signed = self.items.iter().filter(|item| item.sealed().is_some());
+        let vendors: Vec<Vendor> = signed.filter_map(|item| item.format().vendor()).collect();
+        let target = self.target.and_then(|target| target.profile.vendor);
+        let owner = target.filter(|vendor| vendors.contains(vendor));
+        let owner = owner.or_else(|| vendors.first().copied());
         for (item, element) in self.items.iter().enumerate() {
             let format = element.format();
             if element.sealed().is_none() && must_be_sealed(element) {
@@ -171,8 +186,8 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Returns whether the element's Seal comes from another vendor than the turn's first Seal, or
-    /// the target cannot read it.
+    /// Returns whether the element's Seal comes from another vendor than `owner`, or the target
+    /// cannot read it.
     fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
         let is_strangers = format.vendor().is_some() && format.vendor() != owner;
         let is_misdirected = self.issuer.zip(self.target).is_some_and(|(issuer, target)| {
@@ -326,8 +341,8 @@ pub enum ReplayViolation {
         /// The element's format.
         format: ReasoningFormat,
     },
-    /// The element's Seal comes from another vendor than the turn's first Seal, or the target
-    /// cannot read it.
+    /// The element's Seal comes from another vendor than the target's Seals in this turn, or the
+    /// target cannot read it. Without Seals of the target, the turn's first Seal decides.
     #[error("element {item} of format {format} has a Seal that the target model did not issue")]
     Foreign {
         /// The element's index in the turn, from 0.

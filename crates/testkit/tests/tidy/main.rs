@@ -249,8 +249,9 @@ fn every_test_that_the_specification_names_exists() {
     let mut count = 0;
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [_, rule, test, file] = cells[..] else {
-            problems.push(format!("docs/specification.md: a row does not have four cells: {row}"));
+        // Some tables also have a column for the status.
+        let [_, rule, .., test, file] = cells[..] else {
+            problems.push(format!("docs/specification.md: a row has too few cells: {row}"));
             continue;
         };
         let test = test.trim_matches('`');
