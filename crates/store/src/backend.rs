@@ -129,10 +129,10 @@ pub(crate) trait Backend: Driver {
         // A pack has the number of its last record, so the first row that does not end before
         // `up_to` contains it.
         let sql = format!(
-            "{selected} AND r.seq > $3 AND r.seq <= coalesce((SELECT min(p.seq) FROM records p \
+            "{selected} AND r.seq > $3 AND r.seq <= coalesce((SELECT p.seq FROM records p \
              WHERE p.tenant = {TENANT} AND p.seq >= $4 \
-             AND p.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)), $4) \
-             ORDER BY r.seq LIMIT $5"
+             AND p.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2) \
+             ORDER BY p.seq LIMIT 1), $4) ORDER BY r.seq LIMIT $5"
         );
         let rows = self.query(&sql, &values![tenant, log, after, up_to, limit]);
         Box::pin(async move {

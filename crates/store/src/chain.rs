@@ -48,7 +48,7 @@ pub(crate) struct Header<'r> {
 }
 
 impl Header<'_> {
-    /// Computes this record's link. `postgres/functions_2.sql` computes the same value.
+    /// Computes this record's link. `postgres/functions_3.sql` computes the same value.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
         let Header { tenant, log, nature, seq, kind, at, events, size, writer, position, .. } =
             self;

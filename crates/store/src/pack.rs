@@ -1,7 +1,7 @@
 //! Several records of a captured turn in one row.
 //!
 //! A captured turn has a header, one record per Item and the bodies of the call. As separate rows,
-//! they cost most of the time of a commit. SQLite therefore stores consecutive records of a turn as
+//! they cost most of the time of a commit. Consecutive records of a turn are therefore stored as
 //! one row, a pack. Each packed record keeps its own number, position, link, commitment and salt,
 //! so that it is read, verified and forgotten like a record with its own row.
 //!
@@ -18,6 +18,9 @@
 //! | 32, 32 | commitment and link |
 //! | 1 | 0, or the number of the [`ErasureReason`] |
 //! | 4 | length of the sealed content, followed by the sealed content |
+//!
+//! On PostgreSQL, `postgres/functions_3.sql` encodes packs and erases records in them, because
+//! links and times are known only there.
 
 use bytes::{Buf as _, BufMut as _, Bytes};
 use throughline_core::{Digest, kind};

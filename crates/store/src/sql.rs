@@ -11,7 +11,7 @@ use crate::rejection::{Result, corrupt};
 use crate::row::ErasureReason;
 use crate::row_mac::{Field, IndexTable, RowKey, Sum};
 
-/// The tables and the columns that SQLite and PostgreSQL have in common.
+/// The tables and their columns in schema version 2, which SQLite and PostgreSQL have in common.
 pub(crate) const TABLES: [(&str, &str); 14] = [
     ("tenants", "id, name, created, era"),
     (
@@ -39,9 +39,9 @@ pub(crate) const TABLES: [(&str, &str); 14] = [
 
 /// A transaction on SQLite or PostgreSQL. Its methods block the calling thread.
 pub(crate) trait Transaction {
-    /// Returns the column of a table that only this database has, after a comma; empty if there is
+    /// Returns the column that schema version 3 added to a table, after a comma; empty if there is
     /// none.
-    fn own_columns(&self, table: &str) -> &'static str;
+    fn added_columns(&self, table: &str) -> &'static str;
 
     /// Runs a statement and passes each row of its result to `visit`. Only a few rows are in memory
     /// at a time.

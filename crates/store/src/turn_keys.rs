@@ -1,6 +1,7 @@
-//! The keys of a captured turn, as SQLite stores them in the turn's own row.
+//! The keys of a captured turn, as they are stored in the turn's own row.
 //!
-//! See `sqlite/turn_index.rs` for when they are added to the table `turn_keys`.
+//! PostgreSQL adds them to the table `turn_keys` in the same transaction. See
+//! `sqlite/turn_index.rs` for when SQLite adds them.
 
 use crate::row_mac::{RowKey, Sum, TURN_KEYS, fields};
 use crate::sealed_batch::{Hash16, KeyKind, SealedKey};

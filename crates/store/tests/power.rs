@@ -20,7 +20,10 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use throughline_core::pack_events;
-use throughline_core::{Append, Batch, Content, LogId, LogOpening, NewRecord, Store, Tenant, kind};
+use throughline_core::{
+    Append, Batch, Content, LogId, LogOpening, NewRecord, NewVaultTurn, Store, Tenant, VaultKey,
+    kind,
+};
 use throughline_store::{Journal, Options, about_item, open};
 use throughline_testkit::power::{Recorder, record};
 use throughline_testkit::{Folder, TestRng, cases, figure};
@@ -30,6 +33,8 @@ enum Ack {
     Wrote(LogId, u64, Bytes),
     /// Records were forgotten. The fields are their log, sequence numbers and former salts.
     Forgot(LogId, Vec<u64>, Vec<Vec<u8>>),
+    /// A turn with this claim was captured.
+    Captured(VaultKey),
 }
 
 /// The recorder, and the acknowledgements in the same order as the recorder's marks.
@@ -52,7 +57,8 @@ fn tenant() -> Tenant {
 
 async fn opened(folder: &Path) -> Journal {
     let url = format!("sqlite://{}", folder.join("store.db").display());
-    open(&url, &Options::default()).await.unwrap()
+    // Keys are indexed often, so that power is also lost while they are indexed.
+    open(&url, &Options { index_batch: 10, ..Options::default() }).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,8 +99,8 @@ async fn acknowledged_writes_survive_power_loss() {
     );
 }
 
-/// Performs all kinds of writes: opening, single and grouped batches, blobs, forgetting, a backup
-/// and closing. The WAL is also checkpointed during the writes.
+/// Performs all kinds of writes: opening, single and grouped batches, blobs, captured turns,
+/// forgetting, a backup and closing. The WAL is also checkpointed during the writes.
 async fn work(folder: &Path, notes: &Notes<'_>) {
     let mut journal = opened(folder).await;
     for (log, opening) in [
@@ -102,6 +108,7 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
         ("pair-run", LogOpening::run("pair-thread")),
         ("alone", LogOpening::thread()),
         ("doomed", LogOpening::thread()),
+        ("turns", LogOpening::thread()),
     ] {
         let append = Append::new(log).opening(opening);
         journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
@@ -109,11 +116,13 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
     let (mut checkpoint, mut checkpoints) = (None, 0);
     for round in 0..12_u32 {
         for step in 0..6 {
-            let (one, other, third) = tokio::join!(
+            let (one, other, third, captured) = tokio::join!(
                 pair(&journal, round, step),
                 single(&journal, "alone", round, step),
                 single(&journal, if round < 8 { "doomed" } else { "alone" }, round, step + 100),
+                turn(&journal, round, step),
             );
+            notes.note(captured);
             notes.note(one);
             notes.note([other]);
             notes.note([third]);
@@ -125,7 +134,10 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
             checkpoints += usize::from(taken_in.await.unwrap() > 0);
         }
         match round {
-            3 => forget_item(&journal, folder, notes, "2-1").await,
+            3 => {
+                forget_item(&journal, folder, notes, ("alone", "2-1")).await;
+                forget_item(&journal, folder, notes, ("turns", "2-1-1")).await;
+            }
             5 => journal.backup(&folder.join("backup.db"), &|_| {}).await.unwrap(),
             8 => forget_thread(&journal, folder, notes).await,
             _ => {}
@@ -179,8 +191,42 @@ async fn single(journal: &Journal, log: &str, round: u32, step: u32) -> Ack {
     Ack::Wrote(written.log.clone(), written.first, content)
 }
 
-async fn forget_item(journal: &Journal, folder: &Path, notes: &Notes<'_>, item: &str) {
-    let log = LogId::from("alone");
+/// Captures a turn of three Items, which SQLite stores in one row.
+async fn turn(journal: &Journal, round: u32, step: u32) -> Vec<Ack> {
+    let name = format!("{round}-{step}");
+    let item = |part: u32| {
+        let text = format!("turn {}", "pack ".repeat(30));
+        Bytes::from(format!("{{\"id\":\"{name}-{part}\",\"text\":\"{text}\"}}"))
+    };
+    let items = [item(0), item(1), item(2)];
+    let mut append = Append::new("turns");
+    for item in &items {
+        append = append.record(NewRecord::new(kind::ITEM, item.clone()));
+    }
+    let claim = VaultKey::Claim(name.as_str().into());
+    let mut batch = Batch::new(tenant()).append(append);
+    batch.vault.push(NewVaultTurn {
+        id: name.as_str().into(),
+        parent: None,
+        keys: vec![claim.clone()],
+        log: "turns".into(),
+        prefix: None,
+    });
+    let receipt = journal.commit(batch).await.unwrap();
+    let written = &receipt.written[0];
+    let numbered = (written.first..).zip(items);
+    let wrote = numbered.map(|(seq, item)| Ack::Wrote(written.log.clone(), seq, item));
+    wrote.chain([Ack::Captured(claim)]).collect()
+}
+
+/// Forgets one Item, given by its log and its id.
+async fn forget_item(
+    journal: &Journal,
+    folder: &Path,
+    notes: &Notes<'_>,
+    (log, item): (&str, &str),
+) {
+    let log = LogId::from(log);
     let mut seqs = Vec::new();
     for record in journal.read(&tenant(), &log, 0, 10_000).await.unwrap() {
         let bytes = record.content.bytes().unwrap();
@@ -189,7 +235,7 @@ async fn forget_item(journal: &Journal, folder: &Path, notes: &Notes<'_>, item: 
         }
     }
     assert!(!seqs.is_empty());
-    let salts = salts(folder, "alone", &seqs);
+    let salts = salts(folder, &log.0, &seqs);
     journal.forget(&tenant(), &log, Some(item)).await.unwrap();
     notes.note([Ack::Forgot(log, seqs, salts)]);
 }
@@ -207,9 +253,11 @@ async fn forget_thread(journal: &Journal, folder: &Path, notes: &Notes<'_>) {
 /// Returns the salts of these records, as stored in the database.
 fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
     let db = rusqlite::Connection::open(folder.join("store.db")).unwrap();
-    let find =
-        "SELECT s.salt FROM salts s JOIN records r ON r.id = s.record JOIN logs l ON l.id = r.log
-                WHERE l.name = ?1 AND r.seq = ?2";
+    // The records of a pack have consecutive ids and numbers, and the row has those of the last
+    // one.
+    let find = "SELECT s.salt FROM records r JOIN logs l ON l.id = r.log
+                JOIN salts s ON s.record = r.id - (r.seq - ?2)
+                WHERE l.name = ?1 AND ?2 BETWEEN r.seq - coalesce(r.span, 0) AND r.seq";
     let salt = |seq: &u64| {
         let parameters = rusqlite::params![log, i64::try_from(*seq).unwrap()];
         db.query_row(find, parameters, |row| row.get(0)).unwrap()
@@ -234,6 +282,7 @@ impl<'a> History<'a> {
                 Ack::Forgot(log, seqs, _) => {
                     forgotten.extend(seqs.iter().map(|seq| ((log.clone(), *seq), index)));
                 }
+                Ack::Captured(_) => {}
             }
         }
         Self { acks, written, forgotten }
@@ -268,7 +317,7 @@ impl<'a> History<'a> {
             }
         }
         let mut ends = Vec::new();
-        for log in ["pair-thread", "pair-run", "alone", "doomed"].map(LogId::from) {
+        for log in ["pair-thread", "pair-run", "alone", "doomed", "turns"].map(LogId::from) {
             let head = journal.log(&tenant(), &log).await.unwrap();
             let last = head.map_or(0, |head| head.last);
             let acknowledged = floor.get(&log).copied().unwrap_or(0);
@@ -299,6 +348,17 @@ impl<'a> History<'a> {
             }
         }
         assert_eq!(ends[0], ends[1], "a batch is incomplete ({point})");
+        let claims: Vec<VaultKey> = self.acks[..marked]
+            .iter()
+            .filter_map(
+                |ack| if let Ack::Captured(claim) = ack { Some(claim.clone()) } else { None },
+            )
+            .collect();
+        let found = journal.find(&tenant(), &claims).await.unwrap().found;
+        assert_eq!(found.len(), claims.len());
+        for (claim, found) in claims.iter().zip(found) {
+            assert!(found.is_some(), "the turn of {claim:?} is not found ({point})");
+        }
         let proof = journal.verify(None, &|_| {}).await.unwrap();
         assert_eq!(proof.broken, None, "at point {point}");
         let append = Append::new("after").opening(LogOpening::thread());

@@ -66,19 +66,26 @@ fn count(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> Result<RowS
 
 /// Adds the MACs of the keys in turns' rows to the sum of `turn_keys`. The keys of turns up to the
 /// watermark are also rows of `turn_keys`, which the sum must not contain. Removing the MACs of
-/// these keys cancels them out, unless a row is missing or was changed.
+/// these keys cancels them out, unless a row is missing or was changed. PostgreSQL adds all keys to
+/// `turn_keys` at once, so it has no watermark.
 fn count_keys_of_turns(
     db: &dyn Transaction,
     key: &RowKey,
     of: Option<&Tenant>,
     read: &mut RowSnapshot,
 ) -> Result<()> {
-    if db.own_columns("turns").is_empty() {
+    if db.added_columns("turns").is_empty() {
         return Ok(());
     }
-    let sql = "SELECT CAST(value AS INTEGER) FROM kept WHERE name = $1";
-    let watermark = db.query(sql, &values![WATERMARK])?;
-    let watermark = watermark.first().map_or(Ok(0), |row| row.get::<i64>(0))?;
+    let watermark = db.query("SELECT value FROM kept WHERE name = $1", &values![WATERMARK])?;
+    let watermark = match watermark.first() {
+        None => i64::MAX,
+        Some(row) => {
+            let text: Bytes = row.get(0)?;
+            let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+            number.ok_or_else(|| corrupt!("the value {WATERMARK:?} is not a number"))?
+        }
+    };
     let scope = of.map_or("", |_| "AND tenant = (SELECT id FROM tenants WHERE name = $1)");
     let sql = format!("SELECT id, tenant, keys FROM turns WHERE keys IS NOT NULL {scope}");
     db.visit(&sql, &tenant(of), &mut |row: SqlRow| {

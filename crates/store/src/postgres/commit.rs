@@ -1,18 +1,20 @@
 //! Encodes one group of batches as parameters and decodes the results. The SQL function in
-//! `functions_2.sql` decides which batches are written.
+//! `functions_3.sql` decides which batches are written.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use throughline_core::{LogId, PendingStatus, Receipt, StoreError, Tenant, WrittenRange};
 use throughline_json::Name;
 
+use crate::pack::packable;
 use crate::postgres::values::{Parameter, damaged, signed};
 use crate::rejection;
 use crate::row::{ApiKeyRow, Salt, parse_written};
 use crate::sealed_batch::{
-    Erasure, Guard, KeyChange, SealedAppend, SealedBatch, SealedKey, SealedRecord, SealedTurn,
+    Erasure, Guard, KeyChange, SealedAppend, SealedBatch, SealedRecord, SealedTurn,
 };
 use crate::sql::{SqlValue, kind_number, values};
+use crate::turn_keys;
 
 /// Maximum number of individual locks per group. A group that needs more briefly locks the whole
 /// store instead. With default settings, a server has room for about 6,400 locks across all
@@ -93,8 +95,8 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
 }
 
-/// The 1-based index of each log in the group's columns, by tenant and name.
-type LogPositions<'g> = HashMap<(i64, &'g str), i32>;
+/// The 1-based index of each log or turn in the group's columns, by tenant and name.
+type Positions<'g> = HashMap<(i64, &'g str), i32>;
 
 /// Rows of one kind, stored as columns.
 struct Table<const WIDTH: usize>([Vec<SqlValue>; WIDTH]);
@@ -118,8 +120,8 @@ impl<const WIDTH: usize> Table<WIDTH> {
 
 /// The parts of all batches in a group, stored as columns. These are the parameters of
 /// `throughline_commit`, in the same order. Parameter names have a prefix per field: `l_` for
-/// `logs`, `b_` for `batches`, `o_` for `once`, `a_` for `appends`, `r_` for `records`, `t_` for
-/// `takes`, `q_` for `asks`, `n_` for `turns`, `k_` for `turn_keys`, `e_` for `erases`, `s_` for
+/// `logs`, `b_` for `batches`, `o_` for `once`, `a_` for `appends`, `r_` for `records`, `z_` for
+/// `rows`, `t_` for `takes`, `q_` for `asks`, `n_` for `turns`, `e_` for `erases`, `s_` for
 /// `erased` and `y_` for `keys`.
 #[derive(Default)]
 pub(super) struct Columns {
@@ -133,11 +135,12 @@ pub(super) struct Columns {
     batches: Table<9>,
     once: Table<1>,
     appends: Table<15>,
-    records: Table<14>,
+    records: Table<16>,
+    /// The rows that store the records. A pack is one row.
+    rows: Table<2>,
     takes: Table<1>,
     asks: Table<4>,
-    turns: Table<5>,
-    turn_keys: Table<2>,
+    turns: Table<7>,
     erases: Table<7>,
     erased: Table<2>,
     keys: Table<6>,
@@ -147,7 +150,7 @@ impl Columns {
     pub(super) fn from_group<'g>(group: impl IntoIterator<Item = &'g PreparedBatch>) -> Self {
         let mut columns = Self::default();
         let mut locks = BTreeSet::new();
-        let (mut indexes, mut logs) = (HashMap::new(), HashMap::new());
+        let (mut indexes, mut logs, mut turns) = (HashMap::new(), HashMap::new(), HashMap::new());
         for prepared in group {
             locks.extend(&prepared.locks);
             let next = columns.tenants.len().saturating_add(1);
@@ -155,7 +158,7 @@ impl Columns {
             if index == next {
                 columns.tenants.push(values![prepared.tenant, &prepared.batch.tenant]);
             }
-            columns.add(prepared, index, &mut logs);
+            columns.add(prepared, index, &mut logs, &mut turns);
         }
         // A group that erases locks the whole store, so that no other node adds references to the
         // erased content.
@@ -174,19 +177,26 @@ impl Columns {
         let params = writer.into_iter().chain(group).chain(of(&self.tenants)).chain(of(&self.logs));
         let params = params.chain(of(&self.batches)).chain(of(&self.once));
         let params = params.chain(of(&self.appends)).chain(of(&self.records));
-        let params = params.chain(of(&self.takes)).chain(of(&self.asks)).chain(of(&self.turns));
-        let params = params.chain(of(&self.turn_keys)).chain(of(&self.erases));
+        let params = params.chain(of(&self.rows)).chain(of(&self.takes)).chain(of(&self.asks));
+        let params = params.chain(of(&self.turns)).chain(of(&self.erases));
         params.chain(of(&self.erased)).chain(of(&self.keys)).collect()
     }
 
-    fn add<'g>(&mut self, prepared: &'g PreparedBatch, index: i32, logs: &mut LogPositions<'g>) {
+    fn add<'g>(
+        &mut self,
+        prepared: &'g PreparedBatch,
+        index: i32,
+        logs: &mut Positions<'g>,
+        turns: &mut Positions<'g>,
+    ) {
         let PreparedBatch { batch, tenant, .. } = prepared;
+        let captured: HashSet<&LogId> = batch.vault.iter().map(|node| &node.log).collect();
         for (hash, _) in &batch.once {
             self.once.push(values![hash.as_slice()]);
         }
         let mut appends = HashMap::new();
         for append in &batch.appends {
-            self.append(*tenant, append, logs);
+            self.append(*tenant, append, captured.contains(&append.log), logs);
             appends.insert(&append.log, self.appends.len());
         }
         let append = |log: &LogId| appends.get(log).copied().unwrap_or_default();
@@ -200,12 +210,11 @@ impl Columns {
             self.asks.push(values![&request.id, &request.kind, append(&request.log), expires]);
         }
         for SealedTurn { id, parent, keys, log, prefix } in &batch.vault {
-            for SealedKey { kind, hash } in keys {
-                self.turn_keys.push(values![kind.number(), hash.as_slice()]);
-            }
-            let (append, prefix) = (append(log), prefix.as_ref());
-            let row = values![id, parent.as_ref(), append, prefix, self.turn_keys.len()];
-            self.turns.push(row);
+            let next = self.turns.len().saturating_add(1);
+            let same = *turns.entry((*tenant, &*id.0)).or_insert(next);
+            let (append, prefix, keys) = (append(log), prefix.as_ref(), turn_keys::encode(keys));
+            let keys = SqlValue::Bytes(keys.into());
+            self.turns.push(values![*tenant, id, same, parent.as_ref(), append, prefix, keys]);
         }
         for erase in &batch.erases {
             let log = self.log(*tenant, &erase.log, logs);
@@ -239,7 +248,14 @@ impl Columns {
         ]);
     }
 
-    fn append<'g>(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut LogPositions<'g>) {
+    /// Adds an append. The records of a captured turn are packed.
+    fn append<'g>(
+        &mut self,
+        tenant: i64,
+        append: &'g SealedAppend,
+        is_turn: bool,
+        logs: &mut Positions<'g>,
+    ) {
         let SealedAppend { opening, expect, guard, records, rewind_to, status, .. } = append;
         let fork = opening.as_ref().and_then(|opening| opening.fork.as_ref());
         let of = opening.as_ref().and_then(|opening| opening.of.as_ref());
@@ -247,19 +263,29 @@ impl Columns {
         let parent = fork.map(|fork| self.log(tenant, &fork.log, logs));
         let of = of.map(|of| self.log(tenant, of, logs));
         let index = self.appends.len().saturating_add(1);
-        let (mut last_event, mut bytes) = (0_u64, 0_u64);
-        for (number, record) in (1_i32..).zip(records) {
-            let SealedRecord { kind, at, events, about, size, commitment, .. } = record;
-            let SealedRecord { content, salt: Salt { epoch, bytes: salt }, .. } = record;
-            last_event += u64::from(*events);
-            bytes += size;
-            let blob = record.blob.as_ref();
-            self.has_blobs |= blob.is_some();
-            let (blob, large) = blob.map(|blob| (&blob.id, &blob.content)).unzip();
-            self.records.push(values![
-                index, number, last_event, kind, *at, *events, *about, *size, commitment, content,
-                *epoch, salt, blob, large
-            ]);
+        let (mut number, mut last_event, mut bytes) = (0_i32, 0_u64, 0_u64);
+        let mut rest = records.as_slice();
+        while !rest.is_empty() {
+            let packed = if is_turn { packable(rest).max(1) } else { 1 };
+            let (of_row, later) = rest.split_at(packed);
+            rest = later;
+            let span = count(of_row).saturating_sub(1);
+            let last = self.records.len().saturating_add(1).saturating_add(span);
+            self.rows.push(values![last, span]);
+            for (after, record) in (0..=span).rev().zip(of_row) {
+                let SealedRecord { kind, at, events, about, size, commitment, .. } = record;
+                let SealedRecord { content, salt: Salt { epoch, bytes: salt }, .. } = record;
+                number = number.saturating_add(1);
+                last_event += u64::from(*events);
+                bytes += size;
+                let (blob, row) = (record.blob.as_ref(), self.rows.len());
+                self.has_blobs |= blob.is_some();
+                let (blob, large) = blob.map(|blob| (&blob.id, &blob.content)).unzip();
+                self.records.push(values![
+                    index, number, last_event, kind, *at, *events, *about, *size, commitment,
+                    content, *epoch, salt, blob, large, row, after
+                ]);
+            }
         }
         let kind = opening.as_ref().map(|opening| kind_number(opening.kind));
         let fork_at = fork.map(|fork| fork.at);
@@ -281,7 +307,7 @@ impl Columns {
     }
 
     /// Returns the log's 1-based index in the columns, and adds the log if it is missing.
-    fn log<'g>(&mut self, tenant: i64, log: &'g LogId, known: &mut LogPositions<'g>) -> i32 {
+    fn log<'g>(&mut self, tenant: i64, log: &'g LogId, known: &mut Positions<'g>) -> i32 {
         let next = self.logs.len().saturating_add(1);
         let index = *known.entry((tenant, &log.0)).or_insert(next);
         if index == next {

@@ -54,8 +54,10 @@ impl Server {
                  through a tunnel or a local proxy, and omit sslmode"
             ));
         }
-        // Otherwise a plan made while a table is small would still scan the table once it is large.
-        let planner_options = "-c enable_seqscan=off -c jit=off";
+        // Each statement is planned once per connection, because planning takes longer than most
+        // queries. A plan made while a table is small must not scan the table once it is large.
+        let planner_options =
+            "-c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan";
         let options = config.get_options().map_or(planner_options.to_owned(), |user_options| {
             format!("{planner_options} {user_options}")
         });

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,19 +30,32 @@ static DIALECT: Dialect = Dialect {
     now: "throughline_now()",
     version: "coalesce(max(version), 0) FROM throughline_schema",
     lease_is_active: "(coalesce(h.until, 0) > throughline_now())",
-    span: "0",
-    pack_columns: "0, NULL::text",
+    span: "r.span",
+    pack_columns: "r.span, (SELECT string_agg((r.id - p.record) || ' ' || p.epoch || ' ' \
+        || encode(p.salt, 'hex'), ',') FROM salts p WHERE r.span > 0 \
+        AND p.record BETWEEN r.id - r.span AND r.id AND p.tenant = r.tenant)",
     log_order: &["hour", "updated", "id"],
 };
 
+/// The dialect of a store with an earlier schema version, which is opened read-only.
+static WITHOUT_PACKS: Dialect = Dialect { span: "0", pack_columns: "0, NULL::text", ..DIALECT };
+
 impl Driver for Postgres {
     fn dialect(&self) -> &'static Dialect {
-        &DIALECT
+        if self.shared.has_packs.load(Ordering::Acquire) { &DIALECT } else { &WITHOUT_PACKS }
     }
 
     fn query(&self, sql: &str, values: &[SqlValue]) -> StoreFuture<'_, Vec<SqlRow>> {
         let (sql, values) = (sql.to_owned(), values.to_vec());
-        Box::pin(async move { self.shared.server.query(&sql, &parameters(&values)).await })
+        Box::pin(async move {
+            let rows = self.shared.server.query(&sql, &parameters(&values)).await?;
+            if !self.shared.has_packs.load(Ordering::Acquire) {
+                // An upgrade that the query could see is visible now.
+                let client = self.shared.server.pooled().await?;
+                self.shared.check_version(&client).await?;
+            }
+            Ok(rows)
+        })
     }
 
     fn snapshot(&self, page: i32, work: SnapshotWork) -> StoreFuture<'_, ()> {
@@ -55,7 +69,11 @@ impl Driver for Postgres {
                 let transaction =
                     runtime.block_on(snapshot).map_err(|error| server.error(error))?;
                 let (runtime, transaction) = (&runtime, &transaction);
-                work(&BlockingTransaction { runtime, server, transaction, page })
+                let has_packs = shared.has_packs.load(Ordering::Acquire);
+                if !has_packs {
+                    runtime.block_on(shared.check_version(transaction.client()))?;
+                }
+                work(&BlockingTransaction { runtime, server, transaction, page, has_packs })
             })
             .await
         })
@@ -122,6 +140,7 @@ impl Driver for Postgres {
     fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             protect(&self.shared, protection.clone()).await?;
+            self.shared.has_packs.store(true, Ordering::Release);
             // Ignore the error if a key is set, because every call supplies the same key.
             drop(self.shared.key.set(protection.key));
             Ok(())

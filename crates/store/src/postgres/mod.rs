@@ -2,7 +2,7 @@
 //!
 //! Each node has one connection for writing, one for notifications, and a pool for reading. Writers
 //! put batches into a queue. All batches that were queued during the last round trip are sent as
-//! one statement, which takes one round trip and one transaction. `functions_2.sql` documents how
+//! one statement, which takes one round trip and one transaction. `functions_3.sql` documents how
 //! the statement decides and which locks it takes. No row is changed by every commit, so nodes do
 //! not contend for a shared row.
 //!
@@ -37,7 +37,7 @@ use crate::postgres::commit::PreparedBatch;
 use crate::postgres::connect::Server;
 use crate::postgres::wait::Announcements;
 use crate::postgres::writer::PostgresJob;
-use crate::rejection::{Result, corrupt};
+use crate::rejection::{Result, corrupt, invalid};
 use crate::row_mac::RowKey;
 use crate::sealed_batch::{SealedAppend, SealedBatch};
 use crate::sync::lock;
@@ -62,6 +62,22 @@ struct Shared {
     tenants: Mutex<HashMap<Tenant, i64>>,
     waits: WaitRegistry,
     announcements: Announcements,
+    /// Whether the schema has packs. A store of an earlier version that is opened read-only has
+    /// none.
+    has_packs: AtomicBool,
+}
+
+impl Shared {
+    /// Checks that a store without packs still has none. A process that opened the store read-only
+    /// does not notice when another process upgrades it. The statements of the earlier version
+    /// would misread packs, so their results are discarded.
+    async fn check_version(&self, client: &tokio_postgres::Client) -> Result<()> {
+        if schema::version(&self.server, client).await? < schema::KNOWN {
+            return Ok(());
+        }
+        self.has_packs.store(true, Ordering::Release);
+        Err(invalid!("another process upgraded {}; repeat the operation", self.server.name()))
+    }
 }
 
 impl Postgres {
@@ -69,7 +85,7 @@ impl Postgres {
     /// this.
     pub(crate) async fn open(url: &str, options: &Options, writer: Name) -> Result<Self> {
         let server = Server::at(url, options.readers)?;
-        schema::migrate(&server, options.create && !options.read_only).await?;
+        let version = schema::migrate(&server, options.create && !options.read_only).await?;
         let shared = Arc::new(Shared {
             server,
             writer,
@@ -79,6 +95,7 @@ impl Postgres {
             tenants: Mutex::default(),
             waits: WaitRegistry::default(),
             announcements: Announcements::default(),
+            has_packs: AtomicBool::new(version == schema::KNOWN),
         });
         let (queue, jobs) = mpsc::channel(options.queue.max(1));
         tokio::spawn(writer::run(shared.clone(), jobs));

@@ -4,6 +4,7 @@
 mod commits;
 mod faults;
 mod nodes;
+mod packs;
 mod whole;
 
 use std::collections::HashMap;

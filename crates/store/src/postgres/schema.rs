@@ -10,24 +10,25 @@ use crate::rejection::{Result, corrupt, invalid};
 use crate::sql::TABLES;
 
 /// The schema version that this version of Throughline writes.
-const KNOWN: u32 = 2;
-/// SQL that creates the tables of a new store.
-const TABLES_1: &str = include_str!("schema_1.sql");
-/// SQL that upgrades a store from version 1 to version 2.
-const TABLES_2: &str = include_str!("schema_2.sql");
-const FUNCTIONS: &str = include_str!("functions_2.sql");
+pub(super) const KNOWN: u32 = 3;
+/// SQL that creates the tables of version 1, and that upgrades them from each version to the next.
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const FUNCTIONS: &str = include_str!("functions_3.sql");
 
-/// Takes the lock that a process holds while it creates tables. `functions_2.sql` documents the
+/// Takes the lock that a process holds while it creates tables. `functions_3.sql` documents the
 /// other lock ids.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
-/// Creates the tables of a new store, or checks that an existing store has all tables. A store of
-/// version 1 keeps its version until its keys are loaded: see `protect.rs`.
-pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
+/// Creates the tables of a new store, or checks that an existing store has all tables. Returns the
+/// schema version. A store of an earlier version keeps its version until its keys are loaded: see
+/// `protect.rs`.
+pub(super) async fn migrate(server: &Server, create: bool) -> Result<u32> {
     let mut client = server.client().await?;
     // If nothing must change, no write permission is needed.
-    if version(server, &client).await? > 0 {
-        return check_tables(server, &client).await;
+    let found = version(server, &client).await?;
+    if found > 0 {
+        return check_tables(server, &client).await.map(|()| found);
     }
     if !create {
         return Err(invalid!(
@@ -59,16 +60,23 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
                 server.name()
             ));
         }
-        transaction.batch_execute(TABLES_1).await.map_err(error)?;
-        upgrade(server, &transaction).await?;
+        upgrade(server, &transaction, 0).await?;
     }
-    transaction.commit().await.map_err(error)
+    transaction.commit().await.map_err(error)?;
+    Ok(KNOWN)
 }
 
-/// Upgrades the tables and functions from version 1 to version 2. Rows get their MACs afterwards.
-pub(super) async fn upgrade(server: &Server, transaction: &Transaction<'_>) -> Result<()> {
+/// Upgrades the tables and functions from version `from` to [`KNOWN`]. Rows of version 1 get their
+/// MACs afterwards. Version 3 leaves all rows unchanged, so upgrading a large store from version 2
+/// takes little time.
+pub(super) async fn upgrade(
+    server: &Server,
+    transaction: &Transaction<'_>,
+    from: u32,
+) -> Result<()> {
     let error = |error| server.error(error);
-    for statements in [TABLES_2, FUNCTIONS] {
+    let applied = usize::try_from(from).unwrap_or(usize::MAX);
+    for statements in MIGRATIONS.into_iter().skip(applied).chain([FUNCTIONS]) {
         transaction.batch_execute(statements).await.map_err(error)?;
     }
     let note = "INSERT INTO throughline_schema (version) VALUES ($1)";

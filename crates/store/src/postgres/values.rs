@@ -99,11 +99,17 @@ pub(super) struct BlockingTransaction<'t> {
     pub(super) transaction: &'t OpenTransaction<'t>,
     /// Number of rows that the server returns at a time.
     pub(super) page: i32,
+    /// Whether the schema has packs.
+    pub(super) has_packs: bool,
 }
 
 impl Transaction for BlockingTransaction<'_> {
-    fn own_columns(&self, _table: &str) -> &'static str {
-        ""
+    fn added_columns(&self, table: &str) -> &'static str {
+        match table {
+            "records" if self.has_packs => ", span",
+            "turns" if self.has_packs => ", keys",
+            _ => "",
+        }
     }
 
     fn visit(

@@ -381,11 +381,8 @@ impl PostgresWriter {
             self.connection = None;
             let server = &self.shared.server;
             let client = server.client().await?;
-            // Plan the function once, because the lengths of its array parameters vary too much for
-            // custom plans.
-            let settings = format!("{DURABLE}; SET plan_cache_mode = force_generic_plan");
             let prepare = async {
-                client.batch_execute(&settings).await?;
+                client.batch_execute(DURABLE).await?;
                 client.prepare(&statement()).await
             };
             let statement = prepare.await.map_err(|error| server.error(error))?;

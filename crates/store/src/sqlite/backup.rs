@@ -74,12 +74,12 @@ fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> b
     for (table, columns) in TABLES {
         // Salts are sorted, because key files are compared with the store in record order.
         let order = if table == "salts" { " ORDER BY record" } else { "" };
-        let own = from.own_columns(table);
-        // PostgreSQL has no packs, and older rows have no span, but new rows must have one.
-        let (columns, selected) = match (table, own) {
+        let added = from.added_columns(table);
+        // Older rows have no span, but new rows must have one.
+        let (columns, selected) = match (table, added) {
             ("records", "") => (format!("{columns}, span"), format!("{columns}, 0")),
             ("records", _) => (format!("{columns}, span"), format!("{columns}, coalesce(span, 0)")),
-            (_, own) => (format!("{columns}{own}"), format!("{columns}{own}")),
+            (_, added) => (format!("{columns}{added}"), format!("{columns}{added}")),
         };
         from.visit(&format!("SELECT {selected} FROM {table}{order}"), &[], &mut |row| {
             to.add(table, &columns, row)?;

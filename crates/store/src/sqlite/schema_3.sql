@@ -1,5 +1,5 @@
 -- Version 3: packs (see ../pack.rs), and keys of captured turns that are not indexed yet (see
--- turn_index.rs). PostgreSQL has neither.
+-- turn_index.rs). PostgreSQL also has packs: see ../postgres/schema_3.sql.
 
 ALTER TABLE records ADD COLUMN span INTEGER;                         -- packed records before the last; NULL in older rows
 

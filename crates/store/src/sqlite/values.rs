@@ -35,7 +35,7 @@ impl FromSql for SqlValue {
 }
 
 impl Transaction for Connection {
-    fn own_columns(&self, table: &str) -> &'static str {
+    fn added_columns(&self, table: &str) -> &'static str {
         match table {
             "records" => ", span",
             "turns" => ", keys",

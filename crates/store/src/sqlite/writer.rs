@@ -422,21 +422,32 @@ impl SqliteWriter<'_> {
     ) -> rusqlite::Result<Vec<Result<Receipt>>> {
         self.set_synchronous(self.durability == Durability::Durable)?;
         let mut hot = self.hot.take().map_or_else(|| Statements::prepare(self.db), Ok)?;
+        let outcome = self.write_group(&mut hot, batches);
+        // Preparing the statements again would cost more than a small group, for example while
+        // each group fails on a full disk.
+        self.hot = Some(hot);
+        outcome
+    }
+
+    fn write_group(
+        &mut self,
+        hot: &mut Statements<'_>,
+        batches: &mut BatchGroup<'_>,
+    ) -> rusqlite::Result<Vec<Result<Receipt>>> {
         hot.begin.execute([])?;
         let now = hot.now()?;
-        self.chains.known.begin(&mut hot)?;
+        self.chains.known.begin(hot)?;
         let mut results = Vec::new();
         while let Some(batch) = batches.get(results.len()) {
-            results.push(match self.chains.apply(&mut hot, batch, now) {
+            results.push(match self.chains.apply(hot, batch, now) {
                 Ok(receipt) => Ok(receipt),
                 Err(CommitError::Rejected(error)) => Err(error),
                 Err(CommitError::Failed(error)) => return Err(error),
             });
         }
-        self.chains.write_heads(&mut hot)?;
+        self.chains.write_heads(hot)?;
         let manifest = if self.chains.is_manifest_due(now) { self.sign(now)? } else { None };
         hot.commit.execute([])?;
-        self.hot = Some(hot);
         self.chains.committed();
         // The callers look up their turns as soon as they get their receipts.
         self.recent.publish(self.chains.captured.drain(..));

@@ -94,7 +94,7 @@ impl BatchNumber {
         format!("checkpoint of {self}").into_bytes()
     }
 
-    /// Returns the content of one of the records before the Item. SQLite packs these records.
+    /// Returns the content of one of the records before the Item. The store packs these records.
     pub(crate) fn part(self, part: u32) -> Vec<u8> {
         format!("part {part} of {self}").into_bytes()
     }

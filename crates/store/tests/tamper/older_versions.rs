@@ -1,6 +1,7 @@
 //! Tests that stores of earlier schema versions open, are migrated, and keep their content.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use throughline_core::{
@@ -141,25 +142,44 @@ fn version_2_copy(folder: &Folder) -> (std::path::PathBuf, String) {
     (file, url)
 }
 
+/// Returns the id of the turn of the tenant `alpha` with this response id.
+async fn turn_with(journal: &Journal, id: &str) -> Option<String> {
+    let found = journal.find(&"alpha".into(), &[VaultKey::Id(id.into())]).await.unwrap().found;
+    found.into_iter().next().flatten().map(|found| found.turn.id.0.to_string())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn version_2_file_keeps_its_rows_and_gets_new_ones() {
     let folder = Folder::new("tamper-version-2");
     let (file, url) = version_2_copy(&folder);
-    let tenant = Tenant::from("alpha");
-    let find = async |journal: &Journal, id: &str| {
-        let found = journal.find(&tenant, &[VaultKey::Id(id.into())]).await.unwrap().found;
-        found.into_iter().next().flatten().map(|found| found.turn.id.0.to_string())
-    };
     // Opening the store read-only changes nothing.
     let before = std::fs::read(&file).unwrap();
-    let journal = open(&url, &Options { read_only: true, ..options() }).await.unwrap();
+    assert_is_read(&url).await;
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert_gets_packs(&url, &folder).await;
+    let version = Connection::open(&file).unwrap().query_row(
+        "SELECT user_version FROM pragma_user_version",
+        [],
+        |row| row.get(0),
+    );
+    assert_eq!(version, Ok(3_i64));
+}
+
+/// Asserts that a store of version 2 can be opened read-only.
+async fn assert_is_read(url: &str) {
+    let journal = open(url, &Options { read_only: true, ..options() }).await.unwrap();
     let proof = journal.verify(None, &|_| {}).await.unwrap();
     assert_eq!((proof.broken, proof.records, proof.warnings), (None, 23, Vec::new()));
-    assert_eq!(find(&journal, "resp_alpha").await.as_deref(), Some("turn-alpha"));
+    assert_eq!(turn_with(&journal, "resp_alpha").await.as_deref(), Some("turn-alpha"));
     drop(journal);
-    assert_eq!(std::fs::read(&file).unwrap(), before);
-    // Opening it for writing migrates it. Old and new turns are found and verified.
-    let journal = open(&url, &options()).await.unwrap();
+}
+
+/// Asserts that opening a store of version 2 for writing migrates it, and that old and new turns
+/// are found, verified, forgotten and restored from a backup.
+async fn assert_gets_packs(url: &str, folder: &Folder) {
+    let tenant = Tenant::from("alpha");
+    let find = turn_with;
+    let journal = open(url, &options()).await.unwrap();
     assert_eq!(find(&journal, "resp_alpha").await.as_deref(), Some("turn-alpha"));
     let append = Append::new("turns").record(NewRecord::new("turn", "{}"));
     let append = append.record(NewRecord::new("item", "a")).record(NewRecord::new("item", "b"));
@@ -186,12 +206,11 @@ async fn version_2_file_keeps_its_rows_and_gets_new_ones() {
     assert_eq!(find(&journal, "resp_new").await.as_deref(), Some("turn-new"));
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
     journal.close().await.unwrap();
-    let version = Connection::open(&file).unwrap().query_row(
-        "SELECT user_version FROM pragma_user_version",
-        [],
-        |row| row.get(0),
-    );
-    assert_eq!(version, Ok(3_i64));
+    // Records of both versions are forgotten together.
+    let journal = open(url, &options()).await.unwrap();
+    assert!(journal.forget(&tenant, &"turns".into(), None).await.unwrap().records >= 5);
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,18 +250,109 @@ async fn running_version_1_process_cannot_write_without_macs() {
     journal.close().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_version_1_database_gets_macs_and_keeps_keys_and_turns() {
+/// Creates a PostgreSQL database from a dump, and returns its URL and a connection to it.
+async fn postgres_copy(dump: &str) -> (String, tokio_postgres::Client) {
     let url = throughline_testkit::postgres_database();
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
-    let dump = std::fs::read_to_string(fixture("store.sql")).unwrap();
-    client.batch_execute(&dump).await.unwrap();
+    client.batch_execute(dump).await.unwrap();
     client.batch_execute("SET search_path TO public").await.unwrap();
+    (url, client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_version_1_database_gets_macs_and_keeps_keys_and_turns() {
+    let dump = std::fs::read_to_string(fixture("store.sql")).unwrap();
+    let (url, client) = postgres_copy(&dump).await;
     client.batch_execute(NEVER_EXPIRES).await.unwrap();
     assert_is_carried_over(&url, POSTGRES_KEYS).await;
-    client.batch_execute("INSERT INTO public.throughline_schema VALUES (3)").await.unwrap();
+    client.batch_execute("INSERT INTO public.throughline_schema VALUES (4)").await.unwrap();
     let refused = open(&url, &options()).await.map(drop).unwrap_err();
-    let is_newer = matches!(refused, StoreError::NewerSchema { found: 3, known: 2 });
+    let is_newer = matches!(refused, StoreError::NewerSchema { found: 4, known: 3 });
     assert!(is_newer, "{refused}");
+}
+
+const POSTGRES_VERSION_2: &str = include_str!("../version_2/store.sql");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_version_2_database_keeps_its_rows_and_gets_new_ones() {
+    let folder = Folder::new("tamper-postgres-version-2");
+    let (url, client) = postgres_copy(POSTGRES_VERSION_2).await;
+    let versions = async || {
+        let sql = "SELECT array_agg(version ORDER BY version) FROM throughline_schema";
+        client.query_one(sql, &[]).await.unwrap().get::<_, Vec<i32>>(0)
+    };
+    assert_is_read(&url).await;
+    assert_eq!(versions().await, [1, 2]);
+    assert_gets_packs(&url, &folder).await;
+    assert_eq!(versions().await, [1, 2, 3]);
+    let packs = client.query("SELECT FROM records WHERE span > 0", &[]).await.unwrap();
+    assert_eq!(packs.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_running_version_2_process_cannot_write_beside_packs() {
+    let (url, old) = postgres_copy(POSTGRES_VERSION_2).await;
+    let (places, nulls): (Vec<_>, Vec<_>) =
+        (1..=77).map(|number| (format!("${number}"), "NULL")).unzip();
+    let prepare = format!("PREPARE write AS SELECT throughline_commit({})", places.join(", "));
+    old.batch_execute(&prepare).await.unwrap();
+    let journal = open(&url, &options()).await.unwrap();
+    let write = format!("EXECUTE write ({})", nulls.join(", "));
+    let refused = old.batch_execute(&write).await.unwrap_err();
+    let refused = refused.as_db_error().unwrap().message().to_owned();
+    assert!(refused.contains("the store has a newer schema"), "{refused}");
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+}
+
+/// Returns whether another writer could take the lock of the whole store.
+async fn can_write(client: &tokio_postgres::Client) -> bool {
+    let lock = "SELECT pg_try_advisory_xact_lock_shared(1414025804, 0)";
+    client.query_one(lock, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_upgrade_behind_a_long_reader_lets_others_write() {
+    let (url, reader) = postgres_copy(POSTGRES_VERSION_2).await;
+    let (second, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    reader.batch_execute("BEGIN; SELECT count(*) FROM records").await.unwrap();
+    let opening = tokio::spawn(async move { open(&url, &options()).await });
+    for is_possible in [false, true] {
+        while can_write(&second).await != is_possible {
+            assert!(!opening.is_finished(), "the upgrade waits for the reader");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    reader.batch_execute("COMMIT").await.unwrap();
+    let journal = opening.await.unwrap().unwrap();
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_reader_notices_an_upgrade() {
+    let (url, client) = postgres_copy(POSTGRES_VERSION_2).await;
+    let read_only = Options { read_only: true, ..options() };
+    let readers = [open(&url, &read_only).await.unwrap(), open(&url, &read_only).await.unwrap()];
+    let writer = open(&url, &options()).await.unwrap();
+    let (tenant, log) = (Tenant::from("alpha"), "turns".into());
+    let append = Append::new("turns").record(NewRecord::new("turn", "{}"));
+    let append = append.record(NewRecord::new("item", "a")).record(NewRecord::new("item", "b"));
+    writer.commit(Batch::new(tenant.clone()).append(append)).await.unwrap();
+    let expected = writer.read(&tenant, &log, 0, 10).await.unwrap();
+    writer.close().await.unwrap();
+    let [first, second] = readers;
+    let error = first.read(&tenant, &log, 0, 10).await.unwrap_err();
+    assert!(error.to_string().contains("upgraded"), "{error}");
+    assert_eq!(first.read(&tenant, &log, 0, 10).await.unwrap(), expected);
+    let error = second.verify(None, &|_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("upgraded"), "{error}");
+    assert_eq!(second.verify(None, &|_| {}).await.unwrap().broken, None);
+    // The functions can be replaced again, as a later version does.
+    client.batch_execute(include_str!("../../src/postgres/functions_3.sql")).await.unwrap();
+    let journal = open(&url, &options()).await.unwrap();
+    assert_eq!(journal.read(&tenant, &log, 0, 10).await.unwrap(), expected);
+    journal.close().await.unwrap();
 }

@@ -111,7 +111,7 @@ async fn write_index(journal: &Journal, tenant: &Tenant) {
     journal.lease(tenant, &log, "node", Duration::from_millis(1)).await.unwrap();
 }
 
-/// Captures two turns of several records each, which SQLite packs, and forgets one Item.
+/// Captures two turns of several records each, which the store packs, and forgets one Item.
 async fn write_pack(journal: &Journal, tenant: &Tenant) {
     for turn in ["turn-3", "turn-4"] {
         let item = |id: &str| {

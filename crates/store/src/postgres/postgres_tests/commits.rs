@@ -302,6 +302,29 @@ async fn captured_turns_are_found_by_their_keys() {
 }
 
 #[tokio::test]
+async fn turn_captured_twice_in_a_group_is_refused() {
+    use crate::postgres::commit::{Columns, PreparedBatch, statement};
+    let url = database().await;
+    let node = node(&url, "w1").await;
+    let id = node.shared.find_or_create_tenant(&tenant()).await.unwrap();
+    let capture = |name: &str| {
+        let (turn, parent) = (TurnId::from("t1"), None);
+        let node = SealedTurn { id: turn, parent, keys: Vec::new(), log: log(name), prefix: None };
+        SealedBatch { vault: vec![node], ..adding([opened(name, [record("x")])]) }
+    };
+    let group = ["a", "b"].map(|name| PreparedBatch::new(capture(name), id));
+    let (client, columns) = (client(&url).await, Columns::from_group(&group));
+    let params = columns.params([&"w9", &1_i64, &false, &KEY]);
+    let answers = client.query_one(&statement(), &params).await.unwrap();
+    let answers: Vec<String> = answers.get(0);
+    assert!(answers[0].starts_with("ok"), "{answers:?}");
+    assert_eq!(answers[1..], ["turn 0", "head 1"]);
+    // The refused batch opened no log.
+    assert_eq!(node.log(&tenant(), &log("b")).await.unwrap(), None);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
 async fn erasing_destroys_contents_and_keeps_the_chain() {
     let node = node(&database().await, "w1").await;
     let large = |id: u8| SealedRecord {

@@ -216,7 +216,7 @@ async fn newer_schema_is_rejected_unchanged() {
     node(&url, "w1").await;
     client(&url).await.execute("INSERT INTO throughline_schema VALUES (99)", &[]).await.unwrap();
     let refused = node_result(&url).await;
-    assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 2 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 3 })), "{refused:?}");
     let none = Options { create: false, ..Options::default() };
     let refused = Postgres::open(&database().await, &none, Name::from("w")).await.map(drop);
     assert!(error_message(refused).contains("contains no store"));

@@ -1,4 +1,4 @@
--- Functions for writers, version 2. All decisions are made here, in the writing transaction, by the
+-- Functions for writers, version 3. All decisions are made here, in the writing transaction, by the
 -- database's clock.
 --
 -- Locks: every writer takes the lock of the whole store. The lock is shared, unless the writer
@@ -10,48 +10,67 @@
 -- MACs of index rows: the writers count every row that they add, change or remove. row_mac.rs
 -- documents the sums and computes the same values.
 
--- Drops the functions of version 1.
+-- Drops the functions of every version. Version 3 has two functions `throughline_commit`, and
+-- PostgreSQL drops a function without its arguments only if its name is unique. So the function
+-- with the arguments of version 2 is dropped first.
+DROP AGGREGATE IF EXISTS throughline_xor(bigint);
+DROP FUNCTION IF EXISTS throughline_commit(
+    text, bigint, boolean, bytea, bigint[], boolean, boolean, bigint[], text[], bigint[], text[],
+    integer[], boolean[], integer[], integer[], integer[], integer[], integer[], integer[], integer[], bytea[],
+    integer[], smallint[], integer[], integer[], bigint[], bigint[], bigint[], bigint[], text[],
+    integer[], bigint[], bigint[], bigint[], boolean[], bigint[],
+    integer[], integer[], bigint[], text[], bigint[], integer[], bigint[], bigint[], bytea[], bytea[], integer[], bytea[],
+    bytea[], bytea[], text[], text[], text[], integer[], bigint[], text[], text[], integer[], bytea[], integer[],
+    smallint[], bytea[], integer[], smallint[], boolean[], boolean[], bigint[], text[], bytea[], integer[], bigint[],
+    text[], text[], text[], bytea[], bigint[], bytea[]
+);
 DROP FUNCTION IF EXISTS throughline_commit, throughline_manifest, throughline_lease, throughline_renew,
-    throughline_rewrap, throughline_lock, throughline_now;
+    throughline_rewrap, throughline_lock, throughline_now, throughline_text, throughline_mac, throughline_half,
+    throughline_log_row, throughline_pending_row, throughline_key_row, throughline_tenant_row, throughline_kept_row,
+    throughline_tally, throughline_keep, throughline_replace, throughline_tenant, throughline_number,
+    throughline_packed, throughline_erase_packed;
+
+-- The SQL functions are STABLE, because PostgreSQL expands the calls of a function only if the
+-- function is declared as volatile as the functions that it calls.
 
 -- NULL is encoded as a dash, which no other value is.
-CREATE FUNCTION throughline_text(p_text text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION throughline_text(p_text text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce(octet_length(p_text) || ':' || p_text, '-')
 $$;
 
-CREATE FUNCTION throughline_mac(p_key bytea, p_row text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION throughline_mac(p_key bytea, p_row text) RETURNS bytea LANGUAGE sql STABLE AS $$
     SELECT sha256(p_key || sha256(convert_to(p_row, 'UTF8')))
 $$;
 
-CREATE FUNCTION throughline_half(p_mac bytea, p_from integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION throughline_half(p_mac bytea, p_from integer) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT ('x' || encode(substr(p_mac, p_from, 8), 'hex'))::bit(64)::bigint
 $$;
 
 CREATE AGGREGATE throughline_xor(bigint) (SFUNC = int8xor, STYPE = bigint, INITCOND = '0');
 
 CREATE FUNCTION throughline_log_row(p_id bigint, p_tenant bigint, p_name text, p_kind smallint, p_of bigint, p_fork bigint,
-    p_fork_at bigint, p_status text, p_gone smallint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    p_fork_at bigint, p_status text, p_gone smallint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT concat_ws(E'\n', 'logs', p_id, p_tenant, throughline_text(p_name), p_kind, coalesce(p_of::text, '-'),
         coalesce(p_fork::text, '-'), coalesce(p_fork_at::text, '-'), throughline_text(p_status), coalesce(p_gone::text, '-'))
 $$;
 
 CREATE FUNCTION throughline_pending_row(p_tenant bigint, p_id text, p_kind text, p_log bigint, p_seq bigint, p_opened bigint,
-    p_expires bigint, p_taken bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    p_expires bigint, p_taken bigint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT concat_ws(E'\n', 'pending', p_tenant, throughline_text(p_id), throughline_text(p_kind), p_log, p_seq, p_opened,
         coalesce(p_expires::text, '-'), coalesce(p_taken::text, '-'))
 $$;
 
 CREATE FUNCTION throughline_key_row(p_tenant bigint, p_id text, p_label text, p_limits text, p_hash bytea, p_revoked bigint,
-    p_mac bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    p_mac bytea) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT concat_ws(E'\n', 'api_keys', p_tenant, throughline_text(p_id), throughline_text(p_label), throughline_text(p_limits),
         encode(p_hash, 'hex'), coalesce(p_revoked::text, '-'), coalesce(encode(p_mac, 'hex'), '-'))
 $$;
 
-CREATE FUNCTION throughline_tenant_row(p_id bigint, p_name text, p_era bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION throughline_tenant_row(p_id bigint, p_name text, p_era bigint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT concat_ws(E'\n', 'tenants', p_id, throughline_text(p_name), p_era)
 $$;
 
-CREATE FUNCTION throughline_kept_row(p_name text, p_value bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION throughline_kept_row(p_name text, p_value bytea) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT concat_ws(E'\n', 'kept', throughline_text(p_name), encode(p_value, 'hex'))
 $$;
 
@@ -153,6 +172,76 @@ BEGIN
 END
 $$;
 
+-- Encodes one record of a pack: see ../pack.rs.
+CREATE FUNCTION throughline_packed(p_kind text, p_at bigint, p_size bigint, p_commitment bytea, p_link bytea,
+    p_content bytea) RETURNS bytea LANGUAGE sql STABLE AS $$
+    SELECT set_byte('\x00', 0, octet_length(p_kind)) || convert_to(p_kind, 'UTF8') || int8send(p_at)
+        || substr(int8send(p_size), 5) || p_commitment || p_link || '\x00'::bytea
+        || int4send(octet_length(p_content)) || p_content
+$$;
+
+CREATE FUNCTION throughline_number(p_bytes bytea) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT ('x' || encode(p_bytes, 'hex'))::bit(32)::bigint
+$$;
+
+-- Destroys the content of a pack's records with these numbers, or of all records if `p_seqs` is
+-- NULL. `p_seq` is the number of the last record. The results are the new pack, its `erased` column
+-- and the size of the destroyed content; all are NULL if the pack is damaged.
+CREATE FUNCTION throughline_erase_packed(p_pack bytea, p_span integer, p_seq bigint, p_seqs bigint[], p_why smallint,
+    OUT o_pack bytea, OUT o_erased smallint, OUT o_bytes bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    -- The start of a record, of its time and of the next record, counted from 1.
+    v_start integer := 1; v_time integer; v_next integer;
+    v_kind bytea; v_reason integer; v_length bigint; v_pack bytea := ''; v_erased smallint; v_bytes bigint := 0;
+    v_end integer := coalesce(octet_length(p_pack), 0);
+BEGIN
+    FOR i IN 0 .. p_span LOOP
+        IF v_start > v_end THEN RETURN; END IF;
+        v_kind := substr(p_pack, v_start + 1, get_byte(p_pack, v_start - 1));
+        v_time := v_start + 1 + get_byte(p_pack, v_start - 1);
+        IF v_time + 80 > v_end THEN RETURN; END IF;
+        v_reason := get_byte(p_pack, v_time + 75);
+        v_length := throughline_number(substr(p_pack, v_time + 77, 4));
+        IF v_time + 80 + v_length > v_end OR v_reason > 2 OR v_reason > 0 AND v_length > 0 THEN RETURN; END IF;
+        v_next := v_time + 81 + v_length;
+        IF v_reason = 0 AND (p_seqs IS NULL OR p_seq - p_span + i = ANY (p_seqs)) THEN
+            v_reason := p_why;
+            v_bytes := v_bytes + throughline_number(substr(p_pack, v_time + 8, 4));
+            v_pack := v_pack || substr(p_pack, v_start, v_time - v_start + 76) || set_byte('\x00', 0, v_reason)
+                || '\x00000000'::bytea;
+        ELSE
+            v_pack := v_pack || substr(p_pack, v_start, v_next - v_start);
+        END IF;
+        -- A turn without its copies is still usable.
+        IF v_reason > 0 AND v_kind <> 'copy'::bytea THEN
+            v_erased := least(v_erased, v_reason::smallint);
+        END IF;
+        v_start := v_next;
+    END LOOP;
+    IF v_start <> v_end + 1 THEN RETURN; END IF;
+    o_pack := v_pack;
+    o_erased := v_erased;
+    o_bytes := v_bytes;
+END
+$$;
+
+-- A process of version 2 that is still running calls this function. It cannot read packs, so it
+-- must not write. In particular, it must not forget, because it would not find packed records.
+CREATE FUNCTION throughline_commit(
+    text, bigint, boolean, bytea, bigint[], boolean, boolean, bigint[], text[], bigint[], text[],
+    integer[], boolean[], integer[], integer[], integer[], integer[], integer[], integer[], integer[], bytea[],
+    integer[], smallint[], integer[], integer[], bigint[], bigint[], bigint[], bigint[], text[],
+    integer[], bigint[], bigint[], bigint[], boolean[], bigint[],
+    integer[], integer[], bigint[], text[], bigint[], integer[], bigint[], bigint[], bytea[], bytea[], integer[], bytea[],
+    bytea[], bytea[], text[], text[], text[], integer[], bigint[], text[], text[], integer[], bytea[], integer[],
+    smallint[], bytea[], integer[], smallint[], boolean[], boolean[], bigint[], text[], bytea[], integer[], bigint[],
+    text[], text[], text[], bytea[], bigint[], bytea[]
+) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the store has a newer schema: restart this process with the newer version';
+END
+$$;
+
 -- Decides on a group of batches one by one, and writes the valid ones. A rejected batch writes
 -- nothing and does not affect the others.
 --
@@ -160,7 +249,9 @@ $$;
 -- positions of its names (o), appends (a), takes (t), asks (q), turns (n), erases (e) and API keys
 -- (y). Each log of the group appears once in the `l` columns, and the other columns refer to its
 -- index there. An append has the number of its records, events and bytes, and a record has its
--- index in its append. All logs are read at once, the new states are computed in memory, and all
+-- index in its append. A row of the table `records` (z) has the index of its last record and the
+-- number of packed records before it. A turn has the index of the first turn in the group with the
+-- same name. All logs are read at once, the new states are computed in memory, and all
 -- records are written at the end, because a statement costs much more than a row.
 --
 -- The result has one or more lines per batch, then the tenants whose heads moved; commit.rs parses
@@ -176,11 +267,11 @@ CREATE FUNCTION throughline_commit(
     a_records integer[], a_events bigint[], a_bytes bigint[], a_at bigint[], a_now boolean[], a_began bigint[],
     r_append integer[], r_place integer[], r_event bigint[], r_kind text[], r_at bigint[], r_events integer[],
     r_about bigint[], r_size bigint[], r_commitment bytea[], r_content bytea[], r_epoch integer[], r_salt bytea[],
-    r_blob bytea[], r_blob_content bytea[],
+    r_blob bytea[], r_blob_content bytea[], r_row integer[], r_after integer[],
+    z_record integer[], z_span integer[],
     t_id text[],
     q_id text[], q_kind text[], q_append integer[], q_expires bigint[],
-    n_id text[], n_parent text[], n_append integer[], n_prefix bytea[], n_k integer[],
-    k_kind smallint[], k_hash bytea[],
+    n_tenant bigint[], n_id text[], n_same integer[], n_parent text[], n_append integer[], n_prefix bytea[], n_keys bytea[],
     e_log integer[], e_why smallint[], e_all boolean[], e_checkpoints boolean[], e_kin bigint[], e_note text[],
     e_note_value bytea[], s_erase integer[], s_seq bigint[],
     y_id text[], y_label text[], y_limits text[], y_hash bytea[], y_revoked bigint[], y_mac bytea[]
@@ -200,11 +291,17 @@ DECLARE
     -- The batch that would open the log as a thread.
     l_begins integer[];
     l_bytes bigint[]; l_updated bigint[]; l_status text[]; l_written boolean[];
+    -- When the log begins, if the group opens it.
+    l_created bigint[];
     -- For each valid append: its tenant, the state of its log and chain before it, and the log's
     -- last record after it.
     c_tenant integer[]; c_before bigint[]; c_event bigint[]; c_position bigint[]; c_last bigint[];
     -- The records to write, by their index in the columns.
-    w_id bigint[]; w_tenant integer[]; w_body bytea[]; w_link bytea[];
+    w_tenant integer[]; w_body bytea[]; w_link bytea[];
+    -- The ids of their rows, by the row's index.
+    w_id bigint[];
+    -- Whether the turns exist, and the ids of the turns to write.
+    n_exists boolean[]; n_turn bigint[];
     -- The valid erases, and the ends of their logs at that point; later records are not erased.
     x_erase integer[] := '{}'; x_last bigint[];
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
@@ -220,7 +317,7 @@ DECLARE
     w_table integer[] := '{}'; w_sign integer[] := '{}'; w_row text[] := '{}';
     v_counted record; v_at integer; v_pending pending; v_key api_keys; v_era bigint; v_name text; v_value bytea;
     v_last bigint; v_rewinds text; v_bytes bigint; v_link bytea;
-    v_ids bigint[]; v_blobs bigint[]; v_seqs bigint[]; v_turn bigint;
+    v_ids bigint[]; v_blobs bigint[]; v_seqs bigint[]; v_rows bigint[]; v_pack record; v_new record;
 BEGIN
     IF p_relaxed THEN
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -287,12 +384,16 @@ BEGIN
     l_status := array_fill(NULL::text, ARRAY[cardinality(l_name)]);
     l_written := array_fill(false, ARRAY[cardinality(l_name)]);
     l_changed := l_written;
+    l_created := l_updated;
     l_row := l_status;
     c_tenant := array_fill(NULL::integer, ARRAY[cardinality(a_log)]);
     c_before := array_fill(NULL::bigint, ARRAY[cardinality(a_log)]);
     c_event := c_before;
     c_position := c_before;
     c_last := c_before;
+    n_turn := array_fill(NULL::bigint, ARRAY[cardinality(n_id)]);
+    SELECT array_agg(EXISTS (SELECT FROM turns t WHERE t.tenant = n_tenant[n] AND t.name = n_id[n])) INTO n_exists
+      FROM generate_series(1, cardinality(n_id)) n;
 
     FOR v_batch IN 1 .. cardinality(b_tenant) LOOP
         v_t := b_tenant[v_batch];
@@ -376,7 +477,7 @@ BEGIN
 
                 -- (5) Are the captured turns new, and do the logs to erase exist?
                 FOR i IN v_n .. b_n[v_batch] LOOP
-                    IF EXISTS (SELECT FROM turns WHERE tenant = v_tenant AND name = n_id[i]) THEN
+                    IF n_exists[n_same[i]] THEN
                         v_answer := 'turn ' || i - v_n;
                         EXIT decide;
                     END IF;
@@ -387,8 +488,13 @@ BEGIN
                         EXIT decide;
                     END IF;
                     IF e_kin[i] IS NOT NULL THEN
+                        -- The logs that the group opens are not in the table yet.
                         SELECT (SELECT count(*) FROM logs WHERE tenant = v_tenant AND of = l_id[e_log[i]])
-                             + (SELECT count(*) FROM logs WHERE tenant = v_tenant AND fork = l_id[e_log[i]]) INTO v_known;
+                             + (SELECT count(*) FROM logs WHERE tenant = v_tenant AND fork = l_id[e_log[i]])
+                             + (SELECT count(*) FROM generate_series(1, cardinality(l_name)) n
+                                 WHERE l_created[n] IS NOT NULL AND l_of[n] = l_id[e_log[i]])
+                             + (SELECT count(*) FROM generate_series(1, cardinality(l_name)) n
+                                 WHERE l_created[n] IS NOT NULL AND l_fork[n] = l_id[e_log[i]]) INTO v_known;
                         IF v_known <> e_kin[i] THEN
                             v_answer := format('kin %s %s %s', i - v_e, e_kin[i], v_known);
                             EXIT decide;
@@ -430,9 +536,7 @@ BEGIN
                          WHERE split_part(pair, ':', 1)::bigint <= a_fork_at[i];
                         l_rewinds[v_log] := v_rewinds;
                     END IF;
-                    INSERT INTO logs (id, tenant, name, kind, of, fork, fork_at, last, events, bytes, created, updated)
-                    VALUES (l_id[v_log], v_tenant, l_name[v_log], a_kind[i], l_id[a_of[i]], l_id[a_fork[i]],
-                            a_fork_at[i], l_last[v_log], 0, 0, coalesce(a_began[i], v_now), 0);
+                    l_created[v_log] := coalesce(a_began[i], v_now);
                 END LOOP;
             END IF;
 
@@ -500,21 +604,8 @@ BEGIN
                         c_last[q_append[i]], v_now, v_now + q_expires[i], NULL);
                 END LOOP;
                 FOR i IN v_n .. b_n[v_batch] LOOP
-                    INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
-                    VALUES (v_tenant, n_id[i], n_parent[i], l_id[a_log[n_append[i]]], c_before[n_append[i]] + 1,
-                            c_last[n_append[i]], n_prefix[i]) RETURNING id INTO v_turn;
-                    m_tenant := m_tenant || v_t; m_table := m_table || 3; m_sign := m_sign || 1;
-                    m_row := m_row || concat_ws(E'\n', 'turns', v_turn, v_tenant, throughline_text(n_id[i]),
-                        throughline_text(n_parent[i]), l_id[a_log[n_append[i]]], c_before[n_append[i]] + 1,
-                        c_last[n_append[i]], coalesce(encode(n_prefix[i], 'hex'), '-'));
-                    -- A turn may have the same key twice.
-                    WITH added AS (
-                        INSERT INTO turn_keys SELECT v_tenant, k_kind[k], k_hash[k], v_turn
-                          FROM generate_series(coalesce(n_k[i - 1], 0) + 1, n_k[i]) k ON CONFLICT DO NOTHING
-                        RETURNING kind, hash)
-                    SELECT m_tenant || array_agg(v_t), m_table || array_agg(4), m_sign || array_agg(1),
-                           m_row || array_agg(concat_ws(E'\n', 'turn_keys', v_tenant, kind, encode(hash, 'hex'), v_turn))
-                      INTO m_tenant, m_table, m_sign, m_row FROM added;
+                    n_turn[i] := nextval('turns_id_seq');
+                    n_exists[n_same[i]] := true;
                 END LOOP;
                 FOR i IN v_y .. b_y[v_batch] LOOP
                     IF y_revoked[i] IS NULL THEN
@@ -563,17 +654,17 @@ BEGIN
             g_id[i] := nextval('segments_id_seq');
         END IF;
     END LOOP;
+    -- A row has the id of its last record. The sequence reserves 256 ids at a time for a pack.
+    SELECT array_agg(CASE WHEN c_tenant[r_append[z_record[z]]] IS NOT NULL THEN nextval('records_id_seq') + z_span[z] END)
+      INTO w_id FROM generate_series(1, cardinality(z_record)) z;
     -- The metadata of each record in its chain: the same as in chain.rs.
-    SELECT array_agg(id), array_agg(tenant), array_agg(body) INTO w_id, w_tenant, w_body
-      FROM (SELECT CASE WHEN c_tenant[r_append[r]] IS NOT NULL THEN nextval('records_id_seq') END AS id,
-                   c_tenant[r_append[r]] AS tenant,
-                   r_commitment[r] || convert_to(concat_ws(E'\n', 'throughline record 1',
-                       p_tenant_names[c_tenant[r_append[r]]], l_name[a_log[r_append[r]]], l_nature[a_log[r_append[r]]],
-                       c_before[r_append[r]] + r_place[r], r_kind[r], coalesce(r_at[r], v_now), r_events[r],
-                       CASE WHEN r_events[r] > 0 THEN (c_event[r_append[r]] + r_event[r])::text ELSE '' END,
-                       coalesce(r_about[r]::text, ''), r_size[r], p_writer, c_position[r_append[r]] + r_place[r]),
-                       'UTF8') AS body
-              FROM generate_series(1, cardinality(r_append)) r) written;
+    SELECT array_agg(c_tenant[r_append[r]]),
+           array_agg(r_commitment[r] || convert_to(concat_ws(E'\n', 'throughline record 1',
+               p_tenant_names[c_tenant[r_append[r]]], l_name[a_log[r_append[r]]], l_nature[a_log[r_append[r]]],
+               c_before[r_append[r]] + r_place[r], r_kind[r], coalesce(r_at[r], v_now), r_events[r],
+               CASE WHEN r_events[r] > 0 THEN (c_event[r_append[r]] + r_event[r])::text ELSE '' END,
+               coalesce(r_about[r]::text, ''), r_size[r], p_writer, c_position[r_append[r]] + r_place[r]), 'UTF8'))
+      INTO w_tenant, w_body FROM generate_series(1, cardinality(r_append)) r;
     w_link := array_fill(NULL::bytea, ARRAY[cardinality(r_append)]);
     FOR i IN 1 .. cardinality(r_append) LOOP
         CONTINUE WHEN w_tenant[i] IS NULL;
@@ -585,39 +676,83 @@ BEGIN
         IF p_blobs THEN
             INSERT INTO blobs (tenant, hash, content)
             SELECT p_tenants[w_tenant[r]], r_blob[r], r_blob_content[r] FROM generate_series(1, cardinality(r_append)) r
-             WHERE w_id[r] IS NOT NULL AND r_blob[r] IS NOT NULL
+             WHERE w_tenant[r] IS NOT NULL AND r_blob[r] IS NOT NULL
                 ON CONFLICT (tenant, hash) DO NOTHING;
         END IF;
+        -- The columns of a pack are those of its last record.
         INSERT INTO records
-        SELECT w_id[r], p_tenants[w_tenant[r]], l_id[a_log[r_append[r]]], c_before[r_append[r]] + r_place[r], r_kind[r],
-               coalesce(r_at[r], v_now), r_events[r],
+        SELECT w_id[z], p_tenants[w_tenant[r]], l_id[a_log[r_append[r]]], c_before[r_append[r]] + r_place[r],
+               CASE WHEN z_span[z] > 0 THEN 'pack' ELSE r_kind[r] END, coalesce(r_at[r], v_now), r_events[r],
                CASE WHEN r_events[r] > 0 THEN c_event[r_append[r]] + r_event[r] END, r_about[r], r_size[r],
                g_id[w_tenant[r]], c_position[r_append[r]] + r_place[r], r_commitment[r], w_link[r], NULL,
                CASE WHEN r_blob[r] IS NOT NULL
                     THEN (SELECT b.id FROM blobs b WHERE b.tenant = p_tenants[w_tenant[r]] AND b.hash = r_blob[r]) END,
-               r_content[r]
-          FROM generate_series(1, cardinality(r_append)) r WHERE w_id[r] IS NOT NULL;
+               CASE WHEN z_span[z] > 0
+                    THEN (SELECT string_agg(throughline_packed(r_kind[q], coalesce(r_at[q], v_now), r_size[q],
+                                     r_commitment[q], w_link[q], r_content[q]), ''::bytea ORDER BY q)
+                            FROM generate_series(r - z_span[z], r) q)
+                    ELSE r_content[r] END,
+               z_span[z]
+          FROM (SELECT z, z_record[z] AS r FROM generate_series(1, cardinality(z_record)) z) rows
+         WHERE w_id[z] IS NOT NULL;
         INSERT INTO salts
-        SELECT w_id[r], p_tenants[w_tenant[r]], r_epoch[r], r_salt[r]
-          FROM generate_series(1, cardinality(r_append)) r WHERE w_id[r] IS NOT NULL;
+        SELECT w_id[r_row[r]] - r_after[r], p_tenants[w_tenant[r]], r_epoch[r], r_salt[r]
+          FROM generate_series(1, cardinality(r_append)) r WHERE w_tenant[r] IS NOT NULL;
     END IF;
+    INSERT INTO logs (id, tenant, name, kind, of, fork, fork_at, rewinds, status, last, events, bytes, created, updated)
+    SELECT l_id[n], l_tenant[n], l_name[n], l_kind[n], l_of[n], l_fork[n], l_fork_at[n], l_rewinds[n], l_status[n], l_last[n],
+           l_events[n], l_bytes[n], l_created[n], l_updated[n]
+      FROM generate_series(1, cardinality(l_name)) n WHERE l_created[n] IS NOT NULL;
     UPDATE logs l SET last = l_last[n], events = l_events[n], bytes = l.bytes + l_bytes[n], rewinds = l_rewinds[n],
            updated = greatest(l.updated, l_updated[n]), status = coalesce(l_status[n], l.status)
-      FROM unnest(l_id) WITH ORDINALITY u(id, n) WHERE l_written[n] AND l.id = u.id;
+      FROM unnest(l_id) WITH ORDINALITY u(id, n) WHERE l_written[n] AND l_created[n] IS NULL AND l.id = u.id;
+    IF cardinality(n_id) > 0 THEN
+        INSERT INTO turns
+        SELECT n_turn[n], p_tenants[c_tenant[n_append[n]]], n_id[n], n_parent[n], l_id[a_log[n_append[n]]],
+               c_before[n_append[n]] + 1, c_last[n_append[n]], n_prefix[n], n_keys[n]
+          FROM generate_series(1, cardinality(n_id)) n WHERE n_turn[n] IS NOT NULL;
+        -- A key is its kind and its hash: see ../turn_keys.rs.
+        INSERT INTO turn_keys
+        SELECT p_tenants[c_tenant[n_append[n]]], get_byte(n_keys[n], k), substr(n_keys[n], k + 2, 16), n_turn[n]
+          FROM generate_series(1, cardinality(n_id)) n, generate_series(0, octet_length(n_keys[n]) - 1, 17) k
+         WHERE n_turn[n] IS NOT NULL;
+    END IF;
 
     -- Contents are destroyed last.
     FOREACH i IN ARRAY x_erase LOOP
         v_tenant := l_tenant[e_log[i]];
         SELECT array_agg(seq) INTO v_seqs FROM unnest(s_erase, s_seq) s(erase, seq) WHERE erase = i;
+        -- A row has the number of its last record, so the first row from a number on contains it.
+        SELECT array_agg(DISTINCT r.seq) INTO v_rows
+          FROM unnest(v_seqs) s(seq)
+         CROSS JOIN LATERAL (SELECT r.seq, r.span FROM records r
+                              WHERE r.tenant = v_tenant AND r.log = l_id[e_log[i]] AND r.seq >= s.seq
+                              ORDER BY r.seq LIMIT 1) r
+         WHERE r.seq - greatest(r.span, 0) <= s.seq;
         SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
           INTO v_ids, v_blobs, v_bytes
           FROM records
-         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND seq <= x_last[i] AND erased IS NULL
-           AND (e_all[i] OR seq = ANY (v_seqs) OR (e_checkpoints[i] AND kind = 'checkpoint'))
+         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND seq <= x_last[i] AND erased IS NULL AND span <= 0
+           AND (e_all[i] OR seq IN (SELECT unnest(v_rows)) OR (e_checkpoints[i] AND kind = 'checkpoint'))
            -- Erasure records stay.
            AND kind NOT IN ('forgotten', 'expired');
         DELETE FROM salts WHERE record = ANY (v_ids);
         UPDATE records SET content = NULL, blob = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
+        FOR v_pack IN
+            SELECT id, seq, span, content FROM records
+             WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND seq <= x_last[i] AND span > 0
+               AND (e_all[i] OR seq IN (SELECT unnest(v_rows)))
+        LOOP
+            -- A damaged span can be larger than any pack.
+            DELETE FROM salts WHERE record BETWEEN v_pack.id - least(v_pack.span, 255) AND v_pack.id
+               AND (e_all[i] OR record - v_pack.id + v_pack.seq = ANY (v_seqs));
+            SELECT * INTO v_new FROM throughline_erase_packed(v_pack.content, v_pack.span, v_pack.seq,
+                CASE WHEN NOT e_all[i] THEN v_seqs END, e_why[i]);
+            -- Without their salts, the records of a damaged pack cannot be decrypted.
+            CONTINUE WHEN v_new.o_pack IS NULL AND NOT e_all[i];
+            UPDATE records SET content = coalesce(v_new.o_pack, ''), erased = v_new.o_erased WHERE id = v_pack.id;
+            v_bytes := v_bytes + coalesce(v_new.o_bytes, 0);
+        END LOOP;
         DELETE FROM blobs b WHERE b.id = ANY (v_blobs)
            AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
         UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
@@ -657,10 +792,25 @@ BEGIN
                           FROM generate_series(1, cardinality(l_name)) n WHERE l_changed[n]
                          UNION ALL
                         SELECT w_tenant[r], 2, 1,
-                               concat_ws(E'\n', 'records', w_id[r], p_tenants[w_tenant[r]], l_id[a_log[r_append[r]]],
+                               concat_ws(E'\n', 'records', w_id[z], p_tenants[w_tenant[r]], l_id[a_log[r_append[r]]],
                                          c_before[r_append[r]] + r_place[r], g_id[w_tenant[r]],
                                          c_position[r_append[r]] + r_place[r])
-                          FROM generate_series(1, cardinality(r_append)) r WHERE w_id[r] IS NOT NULL) lines) macs
+                          FROM (SELECT z, z_record[z] AS r FROM generate_series(1, cardinality(z_record)) z) rows
+                         WHERE w_id[z] IS NOT NULL
+                         UNION ALL
+                        SELECT c_tenant[n_append[n]], 3, 1,
+                               concat_ws(E'\n', 'turns', n_turn[n], p_tenants[c_tenant[n_append[n]]],
+                                         throughline_text(n_id[n]), throughline_text(n_parent[n]), l_id[a_log[n_append[n]]],
+                                         c_before[n_append[n]] + 1, c_last[n_append[n]],
+                                         coalesce(encode(n_prefix[n], 'hex'), '-'))
+                          FROM generate_series(1, cardinality(n_id)) n WHERE n_turn[n] IS NOT NULL
+                         UNION ALL
+                        SELECT c_tenant[n_append[n]], 4, 1,
+                               concat_ws(E'\n', 'turn_keys', p_tenants[c_tenant[n_append[n]]], encode(n_keys[n], 'hex'),
+                                         n_turn[n])
+                          FROM generate_series(1, cardinality(n_id)) n WHERE n_turn[n] IS NOT NULL) lines
+                -- OFFSET prevents the planner from computing each MAC twice.
+                OFFSET 0) macs
          GROUP BY tenant, tab
     LOOP
         v_at := (v_counted.tenant - 1) * 21 + (v_counted.tab - 1) * 3;
