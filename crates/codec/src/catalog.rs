@@ -1,18 +1,51 @@
 //! The catalog of providers and model families: the built-in entries of `providers.toml` and
 //! `profiles.toml`, which user-defined entries extend or replace.
 //!
-//! A provider is looked up by name, a model family by the longest pattern that matches the model
-//! name. Unlisted models get the profile `unknown`, which requires nothing and rejects nothing.
+//! A provider is looked up by name, a model family by the pattern that matches the model name best:
+//!
+//! 1. The longest pattern wins. A version in braces, such as in `*claude-opus-{5.5}*`, counts only
+//!    if the model name has exactly this version, in any spelling.
+//! 2. A name whose version no row lists takes the row with the newest version of its series. A
+//!    series consists of all patterns that differ only in their version. For example,
+//!    `claude-opus-5-9` and `claude-opus-6` take the row of Opus 5.5, never the row of Opus 5. A
+//!    name whose version is older than all listed versions takes the row with the oldest version.
+//! 3. If patterns match equally well, the first row wins. User-defined rows precede built-in rows.
+//!
+//! Unlisted models get the profile `unknown`, which requires nothing and rejects nothing.
+
+mod shared;
+mod signature;
+mod update;
+mod version;
 
 use std::sync::{Arc, LazyLock};
 
-use serde::Deserialize;
-use throughline_core::{Dialect, Memoized, Origin, Profile, Provider, Target, Wire};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use throughline_core::{
+    Dialect, Memoized, Origin, PlainReplay, Profile, Provider, Target, Wire, best_match,
+    is_valid_pattern,
+};
 use throughline_json::Name;
+
+pub use self::shared::SharedCatalog;
+pub use self::signature::{
+    CatalogKey, CatalogSecret, InvalidCatalogKey, InvalidCatalogSecret, SignatureError,
+    sign_catalog, verify_catalog,
+};
+pub use self::update::{CatalogProblem, CatalogUpdate};
+pub use self::version::{CatalogVersion, InvalidVersion};
 
 #[cfg(test)]
 #[path = "catalog_tests.rs"]
 mod catalog_tests;
+
+#[cfg(test)]
+#[path = "catalog/update_tests.rs"]
+mod update_tests;
+
+/// The provider name of the simulators, which no catalog row and no configuration can use.
+pub const SIMULATORS: &str = "sim";
 
 const PROVIDERS: &str = include_str!("providers.toml");
 const PROFILES: &str = include_str!("profiles.toml");
@@ -20,6 +53,7 @@ const PROFILES: &str = include_str!("profiles.toml");
 /// The known providers and model families.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
+    version: Option<CatalogVersion>,
     providers: Vec<Arc<Provider>>,
     profiles: Vec<Arc<Profile>>,
     /// Caches the profile of each model name that was looked up.
@@ -55,6 +89,17 @@ pub enum CatalogError {
         /// The index of the entry in its file, starting at 1.
         row: usize,
     },
+    /// A model pattern has braces that do not contain one version.
+    #[error(
+        "the profile `{name}` has the invalid model pattern `{pattern}`; write one version in \
+         braces, such as `{{5}}` or `{{5.1}}`, or no braces"
+    )]
+    Pattern {
+        /// The name of the profile.
+        name: String,
+        /// The invalid pattern.
+        pattern: String,
+    },
     /// No provider has the requested name.
     #[error("there is no provider named `{name}`{}", suggestion(.close))]
     UnknownProvider {
@@ -66,6 +111,9 @@ pub enum CatalogError {
 }
 
 impl Catalog {
+    /// The name of the profile of models that the catalog does not list.
+    pub const UNLISTED: &str = "unknown";
+
     /// Returns the built-in catalog. It is parsed once, on first use.
     pub fn builtin() -> &'static Self {
         // A test parses the same text, so the empty fallback is never used.
@@ -80,16 +128,23 @@ impl Catalog {
     }
 
     /// Returns a copy with additional profiles. A profile replaces the existing profile of the same
-    /// name. If patterns of equal length match, the added profile wins.
+    /// name. If patterns match equally well, the added profile wins.
     pub fn with_profiles(&self, toml: &str) -> Result<Self, CatalogError> {
         let file: ProfileFile = read("profiles", toml)?;
         let names: Vec<&str> = file.profile.iter().map(|row| row.name.as_str()).collect();
         check_names("profiles", &names)?;
-        let is_replaced = |old: &&Arc<Profile>| names.contains(&old.name.as_str());
-        let others: Vec<_> =
-            self.profiles.iter().filter(|old| !is_replaced(old)).map(Arc::clone).collect();
-        let profiles = file.profile.into_iter().map(Arc::new).chain(others).collect();
-        Ok(Self { providers: self.providers.clone(), profiles, families: Memoized::default() })
+        check_patterns(&file.profile)?;
+        let version = file.version.or(self.version);
+        let catalog = self.with_profile_rows(file.profile.into_iter().map(Arc::new).collect());
+        Ok(Self { version, ..catalog })
+    }
+
+    fn with_profile_rows(&self, rows: Vec<Arc<Profile>>) -> Self {
+        let is_kept = |old: &&Arc<Profile>| rows.iter().all(|row| row.name != old.name);
+        let kept: Vec<_> = self.profiles.iter().filter(is_kept).map(Arc::clone).collect();
+        let profiles = rows.into_iter().chain(kept).collect();
+        let (version, providers) = (self.version, self.providers.clone());
+        Self { version, providers, profiles, families: Memoized::default() }
     }
 
     /// Returns a copy with additional providers. A provider replaces the existing provider of the
@@ -98,15 +153,24 @@ impl Catalog {
         let file: ProviderFile = read("providers", toml)?;
         let names: Vec<&str> = file.provider.iter().map(|row| row.name.as_str()).collect();
         check_names("providers", &names)?;
+        let rows = file.provider.into_iter().map(|row| Arc::new(row.into_provider()));
+        Ok(self.with_provider_rows(rows))
+    }
+
+    fn with_provider_rows(&self, rows: impl Iterator<Item = Arc<Provider>>) -> Self {
         let mut providers = self.providers.clone();
-        for row in file.provider {
-            let row = Arc::new(row.into_provider());
+        for row in rows {
             match providers.iter_mut().find(|old| old.name == row.name) {
                 Some(old) => *old = row,
                 None => providers.push(row),
             }
         }
-        Ok(Self { providers, ..self.clone() })
+        Self { providers, ..self.clone() }
+    }
+
+    /// Returns the version of the catalog, which is the date of its newest row.
+    pub fn version(&self) -> Option<CatalogVersion> {
+        self.version
     }
 
     /// Looks up a provider by its exact name.
@@ -115,12 +179,14 @@ impl Catalog {
     }
 
     /// Returns the provider's catalog entry for a wire. For example, the entry of `xai` on
-    /// `openai-chat` is `xai-chat`.
+    /// `openai-chat` is `xai-chat`. If several entries extend the name, the first one wins, so that
+    /// an added entry never replaces a built-in one.
     pub fn provider_on_wire(&self, name: &str, wire: &Wire) -> Option<Arc<Provider>> {
         let named = self.providers.iter().filter(|row| {
             row.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         });
-        named.filter(|row| row.wire == *wire).min_by_key(|row| row.name.len()).map(Arc::clone)
+        let on_wire = named.filter(|row| row.wire == *wire);
+        on_wire.min_by_key(|row| *row.name != *name).map(Arc::clone)
     }
 
     /// Returns the provider that most likely serves a model on a wire: the model's vendor, or
@@ -146,18 +212,19 @@ impl Catalog {
         &self.profiles
     }
 
-    /// Returns the model's family: the profile with the longest matching pattern, else `unknown`.
+    /// Returns the model's family: the profile with the best matching pattern, else `unknown`.
     pub fn profile(&self, model: &str) -> Arc<Profile> {
         self.families.get_or_insert_with(model, || self.family_of(model))
     }
 
     fn family_of(&self, model: &str) -> Arc<Profile> {
-        let matches = self.profiles.iter().filter_map(|row| Some((row.longest_match(model)?, row)));
-        // If several matches are equally long, the first one wins.
-        let best = matches.rev().max_by_key(|(length, _)| *length);
-        best.map_or_else(
-            || Arc::new(Profile { name: "unknown".to_owned(), ..Profile::default() }),
-            |(_, row)| Arc::clone(row),
+        let patterns = self.profiles.iter().flat_map(|row| {
+            let patterns = row.models.iter();
+            patterns.map(move |pattern| (pattern.as_str(), row))
+        });
+        best_match(patterns, model).map_or_else(
+            || Arc::new(Profile { name: Self::UNLISTED.to_owned(), ..Profile::default() }),
+            Arc::clone,
         )
     }
 
@@ -219,6 +286,8 @@ impl Catalog {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProfileFile {
+    #[serde(default, deserialize_with = "read_version")]
+    version: Option<CatalogVersion>,
     #[serde(default)]
     profile: Vec<Profile>,
 }
@@ -250,8 +319,14 @@ impl ProviderRow {
             base_url: Name::from(self.base_url),
             key_env: self.key_env.map(Name::from),
             dialect: self.dialect,
+            replay_plain: PlainReplay::default(),
         }
     }
+}
+
+fn read_version<'de, D: Deserializer<'de>>(value: D) -> Result<Option<CatalogVersion>, D::Error> {
+    let text = String::deserialize(value)?;
+    text.parse().map(Some).map_err(D::Error::custom)
 }
 
 fn read<'de, F: Deserialize<'de>>(rows: &'static str, text: &'de str) -> Result<F, CatalogError> {
@@ -272,6 +347,29 @@ fn check_names(rows: &'static str, names: &[&str]) -> Result<(), CatalogError> {
         }
     }
     Ok(())
+}
+
+fn check_patterns(rows: &[Profile]) -> Result<(), CatalogError> {
+    for row in rows {
+        if let Some(pattern) = row.models.iter().find(|pattern| !is_valid_pattern(pattern)) {
+            let (name, pattern) = (row.name.clone(), pattern.clone());
+            return Err(CatalogError::Pattern { name, pattern });
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a provider can have this name. The name precedes the slash in model names.
+pub fn is_provider_name(name: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=100).contains(&name.len()) && name.chars().all(is_good)
+}
+
+/// Returns whether a text is a portable name of an environment variable.
+pub fn is_variable_name(name: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins_well = !name.starts_with(|c: char| c.is_ascii_digit());
+    !name.is_empty() && begins_well && name.chars().all(is_good)
 }
 
 /// Returns the host and port of a URL.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use throughline_core::{
-    Contract, ForcedTools, Mode, Profile, ReasoningChannel, ReasoningSwitch, Vendor, Wire,
+    Contract, ForcedTools, Mode, PlainReasoning, Profile, ReasoningChannel, ReasoningSwitch,
+    Vendor, Wire,
 };
 
 use super::{Catalog, CatalogError, PROFILES, PROVIDERS, host};
@@ -43,8 +44,12 @@ const NAMES: &[(&str, &str)] = &[
     ("claude-fable-5", "claude-fable-5"),
     ("claude-fable-5-1", "claude-fable-5.1"),
     ("anthropic/claude-fable-5.1", "claude-fable-5.1"),
+    ("claude-fable-5-20260609", "claude-fable-5"),
+    ("claude-fable-5-2", "claude-fable-5.2"),
     ("claude-mythos-preview", "claude-mythos"),
+    ("claude-mythos-5", "claude-mythos"),
     ("claude-mythos-5-1", "claude-mythos-5.1"),
+    ("us.anthropic.claude-mythos-5-2-v1:0", "claude-mythos-5.2"),
     ("claude-something-7", "claude"),
     ("o3-mini", "openai-o"),
     ("o4-mini", "openai-o"),
@@ -57,12 +62,22 @@ const NAMES: &[(&str, &str)] = &[
     ("gpt-5-pro", "gpt-5-pro"),
     ("gpt-5.1", "gpt-5.1"),
     ("gpt-5.1-codex-max", "gpt-5.1-codex-max"),
-    ("gpt-5.4", "gpt-5.2"),
+    ("gpt-5.3-codex", "gpt-5.2"),
+    ("gpt-5.4", "gpt-5.4"),
     ("gpt-5.5", "gpt-5.5"),
     ("gpt-5.6-sol", "gpt-5.6"),
     ("openai.gpt-5.6-luna", "gpt-5.6"),
-    ("gpt-6-luna", "gpt"),
+    ("gpt-6-luna", "gpt-6"),
+    ("gpt-6-sol", "gpt-6"),
+    ("openai/gpt-6-astra", "gpt-6-astra"),
+    ("gpt-6.1-sol", "gpt-6.1-sol"),
+    ("openai.gpt-6-1-sol-v1:0", "gpt-6.1-sol"),
+    ("gpt-6.1-terra", "gpt-6.1"),
+    ("gpt-image-1", "gpt"),
     ("gpt-4.1-mini", "gpt-4"),
+    ("gpt-4-0613", "gpt-4"),
+    ("gpt-35-turbo", "gpt-4"),
+    ("gpt-5-chat-latest", "gpt-4"),
     ("gpt-4o", "gpt-4"),
     ("gpt-oss:120b", "gpt-oss"),
     ("openai/gpt-oss-20b", "gpt-oss"),
@@ -77,7 +92,17 @@ const NAMES: &[(&str, &str)] = &[
     ("gemini-3.5-flash", "gemini-3"),
     ("gemini-3.6-flash", "gemini-3"),
     ("gemini-3.7-flash", "gemini-3.7-flash"),
+    ("gemini-3.8-flash", "gemini-3.7-flash"),
     ("gemini-3-pro-image-preview", "gemini-3-image"),
+    ("gemini-3.1-flash-image-preview", "gemini-3-image"),
+    ("gemini-4-flash-lite", "gemini-4"),
+    ("gemini-4-pro-image-preview", "gemini-3-image"),
+    ("gemini-4-flash-image", "gemini-3-image"),
+    ("gemini-4.1-flash-image", "gemini-3-image"),
+    ("gemini-2.5-flash-image", "gemini-2.5-flash"),
+    ("gemini-2.5-computer-use-preview-10-2025", "gemini"),
+    ("gemini-1.5-flash-8b", "gemini-2.0"),
+    ("gemini-4-argon", "gemini-4"),
     ("gemini-flash-latest", "gemini"),
     ("deepseek-reasoner", "deepseek-reasoner"),
     ("us.deepseek.r1-v1:0", "deepseek-reasoner"),
@@ -85,27 +110,98 @@ const NAMES: &[(&str, &str)] = &[
     ("deepseek/deepseek-v3.2", "deepseek-v3.2"),
     ("deepseek-v4-flash", "deepseek-v4"),
     ("deepseek-ai/DeepSeek-V4-Pro", "deepseek-v4"),
+    ("deepseek-v3-0324", "deepseek-chat"),
+    ("accounts/fireworks/models/deepseek-v3p2", "deepseek-v3.2"),
+    ("deepseek-flash", "deepseek-v4.1"),
+    ("deepseek-v4.1-flash", "deepseek-v4.1"),
     ("moonshotai/kimi-k2.5", "kimi"),
     ("kimi-k2.6", "kimi"),
-    ("kimi-k3", "kimi"),
+    ("moonshotai/kimi-k3", "kimi-k3"),
+    ("kimi-k2.7-code", "kimi-k2-thinking"),
+    ("kimi-k1.5", "kimi-k2"),
+    ("claude-sonnet-3.5", "claude-3"),
+    ("claude-sonnet-3-7", "claude-3.7"),
+    ("claude-opus-3", "claude-3"),
+    ("kimi-k2", "kimi-k2"),
     ("kimi-k2-0905-preview", "kimi-k2"),
     ("kimi-k2-thinking", "kimi-k2-thinking"),
     ("glm-4.6", "glm"),
     ("glm-4.7", "glm-4.7"),
     ("z-ai/glm-5-turbo", "glm-4.7"),
+    ("glm-4p7", "glm-4.7"),
+    ("glm-4.5v", "glm"),
+    ("glm-4-9b", "glm"),
     ("zai/GLM-5.2", "glm-5.2"),
+    ("glm-5.3", "glm-5.2"),
     ("MiniMax-M2", "minimax"),
     ("qwen3", "qwen"),
     ("qwen3-max", "qwen"),
+    ("qwen3.8-max", "qwen-3.8-max"),
+    ("qwen3.8:27b", "qwen"),
     ("grok-3-mini", "grok-3-mini"),
     ("grok-code-fast-1", "grok-4"),
     ("x-ai/grok-4.1-fast", "grok"),
     ("grok-4.3", "grok-4.3"),
+    ("grok-4.7", "grok"),
+    ("grok-4-fast-reasoning", "grok"),
+    ("grok-4", "grok-4"),
     ("magistral-medium-latest", "magistral"),
     ("mistral-medium-latest", "mistral"),
+    ("mistral-medium-2508", "mistral"),
+    ("mistral-medium-3.1", "mistral"),
+    ("mistral-medium-3.5", "mistral-medium-3.5"),
     ("us.amazon.nova-pro-v1:0", "nova"),
     ("meta-llama/llama-4-maverick", "unknown"),
     ("", "unknown"),
+];
+
+/// Names of models that do not exist yet. Each takes the newest row of its series.
+const FUTURE_NAMES: &[(&str, &str)] = &[
+    ("claude-fable-5-3", "claude-fable-5.2"),
+    ("claude-fable-5-9", "claude-fable-5.2"),
+    ("anthropic/claude-fable-6", "claude-fable-5.2"),
+    ("us.anthropic.claude-fable-5-9-20270101-v1:0", "claude-fable-5.2"),
+    ("claude-mythos-7", "claude-mythos-5.2"),
+    ("claude-opus-4-9", "claude-opus-5.5"),
+    ("claude-opus-5-1", "claude-opus-5.5"),
+    ("claude-opus-6@20270301", "claude-opus-5.5"),
+    ("claude-6-opus", "claude-opus-5.5"),
+    ("claude-sonnet-5-9", "claude-sonnet-5.5"),
+    ("claude-haiku-6", "claude-haiku-5.5"),
+    ("gpt-5.9", "gpt-6.1"),
+    ("gpt-6.2-sol", "gpt-6.1"),
+    ("gpt-7", "gpt-6.1"),
+    ("openai/gpt-7-pro-2027-01-01", "gpt-6.1"),
+    ("gemini-3.9-flash", "gemini-4"),
+    ("gemini-3.5-pro", "gemini-4"),
+    ("gemini-4.5-pro", "gemini-4"),
+    ("models/gemini-5-flash-preview", "gemini-4"),
+    ("gemini-5-krypton", "gemini-4"),
+    ("gemini-5-flash-lite", "gemini-4"),
+    ("gemini-5-flash-image", "gemini-3-image"),
+    ("deepseek-v4.2", "deepseek-v4.1"),
+    ("deepseek-ai/DeepSeek-V5", "deepseek-v4.1"),
+    ("kimi-k3.5", "kimi-k3"),
+    ("kimi-k4", "kimi-k3"),
+    ("glm-6", "glm-5.2"),
+    ("z-ai/glm-5.9-turbo", "glm-5.2"),
+    ("qwen4-max", "qwen-3.8-max"),
+    ("grok-5", "grok"),
+    ("mistral-medium-4", "mistral-medium-3.5"),
+];
+
+/// Names with versions before all listed versions. Each takes the oldest row of its series.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("claude-haiku-2", "claude-3"),
+    ("claude-fable-4", "claude-fable-5"),
+    ("gpt-3", "gpt-4"),
+    ("gemini-1-flash-lite", "gemini-2.0"),
+    ("kimi-k1", "kimi-k2"),
+    ("deepseek-v1", "deepseek"),
+    ("glm-2", "glm"),
+    ("qwen2-max", "qwen"),
+    ("grok-2", "grok"),
+    ("mistral-medium-2", "mistral"),
 ];
 
 fn profile(model: &str) -> Arc<Profile> {
@@ -166,11 +262,40 @@ fn every_row_parses_and_is_complete() {
 
 #[test]
 fn model_names_match_their_families() {
-    let found: Vec<(&str, String)> =
-        NAMES.iter().map(|(model, _)| (*model, family(model))).collect();
-    let expected: Vec<(&str, String)> =
-        NAMES.iter().map(|(model, family)| (*model, (*family).to_owned())).collect();
-    assert_eq!(found, expected);
+    assert_families(NAMES);
+}
+
+#[test]
+fn unlisted_versions_take_the_newest_row_of_their_series() {
+    assert_families(FUTURE_NAMES);
+}
+
+#[test]
+fn versions_before_all_listed_ones_take_the_oldest_row_of_their_series() {
+    assert_families(OLD_NAMES);
+}
+
+/// Checks that each model name has the expected family.
+fn assert_families(names: &[(&str, &str)]) {
+    let wrong = names.iter().filter(|(model, expected)| family(model) != *expected);
+    let wrong: Vec<_> = wrong.map(|(model, row)| (model, row, family(model))).collect();
+    assert!(wrong.is_empty(), "(model, expected, found): {wrong:#?}");
+}
+
+/// The date of the newest row. A test that fails here names the row that is newer.
+const NEWEST_ROW: (&str, &str) = ("2026-11-09", "claude-fable-5.2");
+
+#[test]
+fn newest_row_has_the_expected_date() {
+    let rows = Catalog::builtin().profiles().iter();
+    let rows = rows.filter_map(|row| Some((row.released.as_deref()?, row.name.as_str())));
+    let rows: Vec<_> = rows.collect();
+    for (date, name) in &rows {
+        let is_date = date.parse::<jiff::civil::Date>().is_ok();
+        assert!(is_date, "{name} has the invalid date {date}");
+    }
+    let newest = rows.iter().rev().max_by_key(|(date, _)| *date);
+    assert_eq!(newest, Some(&NEWEST_ROW));
 }
 
 #[test]
@@ -189,6 +314,14 @@ fn claude_reads_the_documented_families() {
     assert!(!reads("claude-haiku-5-5", "claude-opus-5"));
     assert!(!reads("claude-haiku-5-5", "claude-sonnet-4-5"));
     assert!(reads("claude-haiku-5-5", "claude-haiku-5-5"));
+    // "Only 5.2 models read 5.2 blocks"
+    for issuer in ["claude-fable-5-2", "claude-mythos-5-2"] {
+        for row in Catalog::builtin().profiles() {
+            let is_reader = row.name.ends_with("-5.2") && row.name.starts_with("claude");
+            let is_claude = row.vendor == Some(Vendor::Anthropic);
+            assert_eq!(row.reads_seals_of(&family(issuer)), is_claude && is_reader, "{}", row.name);
+        }
+    }
     // Seals are sent if the documentation does not exclude the combination.
     assert!(reads("claude-sonnet-4-5", "claude-opus-4-1"));
     assert!(reads("claude-sonnet-5", "claude-fable-5-1"));
@@ -213,7 +346,15 @@ fn seals_are_bound_as_documented() {
         .filter(|row| row.bound.prefix)
         .map(|row| row.name.as_str())
         .collect();
-    let expected = ["claude-opus-5.5", "claude-sonnet-5.5", "claude-haiku-5.5", "claude-fable-5.1"];
+    let expected = [
+        "claude-opus-5.5",
+        "claude-sonnet-5.5",
+        "claude-haiku-5.5",
+        "claude-fable-5.1",
+        "claude-mythos-5.1",
+        "claude-fable-5.2",
+        "claude-mythos-5.2",
+    ];
     assert_eq!(prefix, expected);
     assert!(profile("claude-sonnet-5-5").bound.account);
     assert!(profile("claude-haiku-5-5").bound.account);
@@ -240,6 +381,18 @@ fn requirements_and_rejections_follow_the_evidence() {
     assert_eq!(profile("grok-4.3").contract, Contract::Stateless);
     let stand_in = profile("gemini-3-pro-preview").stand_in.clone();
     assert_eq!(stand_in.as_deref(), Some("skip_thought_signature_validator"));
+    for model in ["gpt-6-astra", "gpt-6.1-sol"] {
+        assert_eq!(profile(model).efforts, ["low", "medium", "high", "xhigh", "max"]);
+        assert!(profile(model).always_thinks, "{model}");
+    }
+    assert!(profile("gpt-6-sol").efforts.contains(&"none".to_owned()));
+    assert_eq!(profile("gemini-4-argon").contract, Contract::RequiredWithTools);
+    assert_eq!(profile("gemini-4-argon").levels, ["LOW", "MEDIUM", "HIGH"]);
+    assert_eq!(profile("deepseek-flash").efforts, ["none", "low", "high", "max"]);
+    assert_eq!(profile("deepseek-flash").contract, Contract::RequiredWithTools);
+    assert_eq!(profile("kimi-k3").efforts, ["low", "high", "max"]);
+    assert!(profile("kimi-k3").always_thinks && profile("kimi-k2.7-code").always_thinks);
+    assert_eq!(profile("mistral-medium-3.5").efforts, ["none", "high"]);
     let levels = profile("gemini-3.7-flash").levels.clone();
     assert!(!levels.contains(&"MINIMAL".to_owned()));
 }
@@ -276,6 +429,16 @@ fn each_wire_has_a_default_provider_and_names_resolve_per_wire() {
     assert_eq!(on("deepseek", &Wire::OPENAI_RESPONSES).as_deref(), Some("deepseek-responses"));
     assert_eq!(on("ollama", &Wire::OPENAI_CHAT).as_deref(), Some("ollama"));
     assert_eq!(on("open", &Wire::OPENAI_CHAT), None);
+    let claude = |name| on(name, &Wire::ANTHROPIC_MESSAGES);
+    assert_eq!(claude("azure").as_deref(), Some("azure-anthropic"));
+    assert_eq!(claude("vertex").as_deref(), Some("vertex-anthropic"));
+    assert_eq!(claude("bedrock").as_deref(), Some("bedrock-mantle-anthropic"));
+    assert_eq!(claude("anthropic").as_deref(), Some("anthropic"));
+    // An added row with a shorter name does not replace a built-in one.
+    let row = "[[provider]]\nname = \"xai-x\"\nwire = \"openai-chat\"\nbase-url = \"\"\n";
+    let added = catalog.with_providers(row).unwrap();
+    let chat = |name| added.provider_on_wire(name, &Wire::OPENAI_CHAT).unwrap().name.to_string();
+    assert_eq!((chat("xai"), chat("xai-x")), ("xai-chat".to_owned(), "xai-x".to_owned()));
 }
 
 #[test]
@@ -304,6 +467,13 @@ fn user_rows_take_precedence() {
     assert_eq!(catalog.profile("qwen3").name, "mine");
     assert_eq!(catalog.profile("gpt-5-mini").efforts, ["low"]);
     assert_eq!(catalog.profile("gpt-5.6").name, "gpt-5.6");
+
+    let text = "[[profile]]\nname = \"opus-6\"\nmodels = [\"*claude-opus-{6}*\"]\n\
+                [[profile]]\nname = \"own\"\nmodels = [\"*gpt-7*\"]\n";
+    let newer = Catalog::builtin().with_profiles(text).unwrap();
+    assert_eq!(newer.profile("claude-opus-6-1").name, "opus-6");
+    assert_eq!(newer.profile("claude-opus-5-5").name, "claude-opus-5.5");
+    assert_eq!(newer.profile("gpt-7.1").name, "own");
     assert_eq!(catalog.profiles().len(), Catalog::builtin().profiles().len() + 1);
 
     let text = "[[provider]]\nname = \"openai\"\nwire = \"openai-responses\"\nbase-url = \"https://proxy.example/v1\"\n\
@@ -360,6 +530,17 @@ fn unknown_key_is_rejected_with_name_and_line() {
 }
 
 #[test]
+fn invalid_version_in_a_pattern_is_rejected() {
+    let text = "[[profile]]\nname = \"mine\"\nmodels = [\"mine-{x}*\"]\n";
+    let error = Catalog::builtin().with_profiles(text).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the profile `mine` has the invalid model pattern `mine-{x}*`; write one version in \
+         braces, such as `{5}` or `{5.1}`, or no braces"
+    );
+}
+
+#[test]
 fn rows_require_a_unique_name() {
     let twice = "[[profile]]\nname = \"a\"\n[[profile]]\nname = \"a\"\n";
     let error = Catalog::builtin().with_profiles(twice).unwrap_err();
@@ -391,4 +572,36 @@ fn empty_catalog_returns_the_unknown_profile() {
     let empty = Catalog::default();
     assert_eq!(empty.profile("gpt-5").name, "unknown");
     assert_eq!(empty.provider("openai"), None);
+}
+
+#[test]
+fn profiles_state_what_models_do_with_plain_reasoning() {
+    use PlainReasoning::{Demanded, Unknown, UsedAcrossTurns, UsedInToolLoop};
+    for (model, expected) in [
+        ("deepseek-v4-pro", Demanded),
+        ("deepseek-v3.2", Demanded),
+        ("deepseek-chat", UsedInToolLoop),
+        ("kimi-k2.5", Demanded),
+        ("glm-4.6", UsedInToolLoop),
+        ("glm-5.3", UsedAcrossTurns),
+        ("qwen3-max", UsedInToolLoop),
+        ("MiniMax-M2", UsedAcrossTurns),
+        ("openai/gpt-oss-120b", UsedInToolLoop),
+        ("grok-code-fast-1", UsedAcrossTurns),
+        ("magistral-medium-latest", UsedAcrossTurns),
+        // The reasoning of these models has Seals.
+        ("claude-sonnet-5-5", Unknown),
+        ("gemini-3-pro-preview", Unknown),
+        ("some-other-model", Unknown),
+    ] {
+        assert_eq!(Catalog::builtin().profile(model).plain(), expected, "{model}");
+    }
+    // A requirement of an unsealed family demands plain reasoning, unless its row states otherwise.
+    let text =
+        "[[profile]]\nname = \"own\"\nmodels = [\"own\"]\ncontract = \"required_with_tools\"";
+    let own = Catalog::builtin().with_profiles(text).unwrap();
+    assert_eq!(own.profile("own").plain(), Demanded);
+    let text = format!("{text}\nplain-reasoning = \"ignored\"");
+    let own = Catalog::builtin().with_profiles(&text).unwrap();
+    assert_eq!(own.profile("own").plain(), PlainReasoning::Ignored);
 }

@@ -5,6 +5,7 @@ pub(crate) mod prelude {
     pub(crate) use bytes::Bytes;
     pub(crate) use throughline_core::{Call, EncodedRequest, Reply, Request, Target, Wire};
     pub(crate) use throughline_json::{Name, Node, Tree};
+    pub(crate) use throughline_spec::ReasoningCodec;
 
     pub(crate) use crate::{
         AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
@@ -60,6 +61,10 @@ macro_rules! codec_methods {
 
         fn encoder(&self) -> Box<dyn Encoder> {
             Box::new(<$encoder>::default())
+        }
+
+        fn reasoning(&self) -> &dyn ReasoningCodec {
+            self
         }
 
         fn rules(&self) -> &'static [&'static Rule] {

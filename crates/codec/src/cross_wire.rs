@@ -1,8 +1,11 @@
 //! Decisions that all wires share for Items from another wire: whether an Item is sent, and which
 //! Fate or warning is recorded. Each wire's encoder chooses how to represent the Item.
 
+use std::borrow::Cow;
+
 use throughline_core::{
-    Call, ElisionReason, Fate, Item, OutputFormat, ReshapeKind, Thought, Tool, Wire,
+    Call, ElisionReason, Fate, Item, NativeReasoning, OutputFormat, ReshapeKind, Thought, Tool,
+    Wire,
 };
 use throughline_json::Json;
 
@@ -18,18 +21,80 @@ pub(crate) fn sent_fate(item: &Item, seals: ElisionReason) -> Fate {
     }
 }
 
+/// The type of a Responses input element that changes settings for the rest of the conversation.
+pub(crate) const CONFIGURATION_UPDATE: &str = "configuration_update";
+
+/// Returns the Fate of an Item that the wire being encoded cannot express. A configuration update
+/// counts as sent in another form, because decoding applied the update to the Call's settings.
+pub(crate) fn unsupported_fate(item: &Item, why: ElisionReason) -> Fate {
+    let is_update = item.native_on(&Wire::OPENAI_RESPONSES).is_some_and(|native| {
+        let tree = native.json.tree();
+        tree.root().get("type").is_some_and(|kind| kind.is(CONFIGURATION_UPDATE))
+    });
+    if is_update {
+        return draft::reshaped_fate(item, ReshapeKind::OtherWire, why);
+    }
+    draft::elided_fate(item, why)
+}
+
+/// Returns the reasoning settings to encode on `wire`. Dialects differ in what a client must
+/// request to receive readable thoughts. If the Call was decoded from another wire, the settings
+/// therefore also state what the client's dialect implies.
+pub(crate) fn requested_reasoning<'c>(
+    call: &'c Call,
+    wire: &Wire,
+) -> Option<Cow<'c, NativeReasoning>> {
+    let reasoning = call.settings.reasoning.as_ref()?;
+    let source = call.source.as_deref().filter(|source| source.wire != *wire);
+    let Some(source) = source.filter(|_| !reasoning.is_off()) else {
+        return Some(Cow::Borrowed(reasoning));
+    };
+    let mut implied = reasoning.clone();
+    match reasoning.include_thoughts {
+        // A client that requests thoughts without an effort relies on a model that thinks by
+        // default.
+        Some(true) if !is_sized(reasoning) && reasoning.enabled.is_none() => {
+            implied.enabled = Some(true);
+        }
+        None if shows_thoughts(&source.wire, reasoning) => implied.include_thoughts = Some(true),
+        Some(_) | None => return Some(Cow::Borrowed(reasoning)),
+    }
+    Some(Cow::Owned(implied))
+}
+
+/// Returns whether a client of `wire` that sends these settings receives readable thoughts without
+/// a further setting.
+fn shows_thoughts(wire: &Wire, reasoning: &NativeReasoning) -> bool {
+    match wire.as_str() {
+        // Models that use these wires return thoughts if the request enables thinking.
+        "anthropic-messages" | "bedrock-converse" => reasoning.enabled == Some(true),
+        "openai-chat" => is_sized(reasoning) || reasoning.enabled == Some(true),
+        // The other wires have a separate setting for thoughts.
+        _ => false,
+    }
+}
+
+fn is_sized(reasoning: &NativeReasoning) -> bool {
+    reasoning.effort.is_some() || reasoning.budget_tokens.is_some()
+}
+
 /// Encodes a thought created by the caller as a typed part or as text, or omits it from the
-/// messages.
+/// messages. `typed` rebuilds a payload as a reasoning part of the wire, or returns `None`: any
+/// other part could refer to an object that the provider stores for another tenant.
 pub(crate) fn thought(
     draft: &mut Draft<'_>,
     call: &Call,
     (item, thought): (&Item, &Thought),
     wire: &Wire,
+    typed: impl FnOnce(&Json) -> Option<Json>,
     text: impl FnOnce(&str) -> Json,
 ) -> (Option<Json>, Fate) {
     let (way, fate) = seal_policy::apply_replay_policy(draft, call, item, thought, wire);
     let part = match way {
-        CallerThought::Typed(payload) => Some(payload),
+        CallerThought::Typed(payload) => match typed(&payload) {
+            Some(part) => Some(part),
+            None => return (None, draft::elided_fate(item, ElisionReason::NotOnThisWire)),
+        },
         CallerThought::Text(envelope) => Some(text(&envelope)),
         CallerThought::Apart => None,
     };
@@ -122,3 +187,7 @@ pub(crate) fn tool(
     draft.warn_about_cache_markers(tool.native.as_ref());
     Some(encode(draft))
 }
+
+#[cfg(test)]
+#[path = "cross_wire_tests.rs"]
+mod cross_wire_tests;

@@ -58,7 +58,14 @@ pub(crate) fn nearest_or_warn(
         Some(nearest) => {
             format!("{name} does not accept effort `{requested}`; `{nearest}` was sent instead")
         }
-        None => format!("{name} accepts no effort setting; `{requested}` was omitted"),
+        None if supported.is_empty() => {
+            format!("{name} accepts no effort setting; `{requested}` was omitted")
+        }
+        None => {
+            let accepted: Vec<&str> = supported.iter().map(String::as_str).collect();
+            let accepted = quoted_list(&accepted);
+            format!("{name} accepts the efforts {accepted}; `{requested}` was omitted")
+        }
     };
     draft.warn("reasoning.effort", message);
     nearest

@@ -227,7 +227,7 @@ impl FrameWriter {
             Framing::Sse => sse::write(frame, out),
             Framing::JsonLines => lines::write(frame, out),
             Framing::JsonArray => {
-                out.extend_from_slice(if self.array_is_open { b",\n" } else { b"[" });
+                out.extend_from_slice(if self.array_is_open { b",\r\n" } else { b"[" });
                 self.array_is_open = true;
                 out.extend_from_slice(&frame.data);
                 out.push(b'\n');

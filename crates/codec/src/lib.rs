@@ -42,9 +42,14 @@ mod events;
 mod find_seals;
 mod frame;
 mod gemini;
+mod history;
 mod item_reader;
+mod known_models;
 mod message_groups;
+mod native_parts;
+mod percent;
 mod prefix;
+mod prefix_append;
 mod prefix_freeze;
 mod prepare;
 mod repair;
@@ -57,6 +62,7 @@ mod seal_policy;
 use bytes::Bytes;
 use throughline_core::{Call, EncodedRequest, Event, Reply, Request, Target, Wire};
 use throughline_json::{Name, Node, Tree};
+use throughline_spec::{OpenRouterReasoningCodec, ReasoningCodec};
 
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::audit::{
@@ -65,7 +71,12 @@ pub use crate::audit::{
     ReorderedElement, Rule, Severity, Source, SourceKind, Transcript, Verdict, ViolationKind,
     audit,
 };
-pub use crate::catalog::{Catalog, CatalogError};
+pub use crate::catalog::{
+    Catalog, CatalogError, CatalogKey, CatalogProblem, CatalogSecret, CatalogUpdate,
+    CatalogVersion, InvalidCatalogKey, InvalidCatalogSecret, InvalidVersion, SIMULATORS,
+    SharedCatalog, SignatureError, is_provider_name, is_variable_name, sign_catalog,
+    verify_catalog,
+};
 pub use crate::chat::OpenAiChat;
 pub use crate::converse::BedrockConverse;
 pub use crate::decode_context::DecodeContext;
@@ -74,13 +85,21 @@ pub use crate::error::{CodecError, error_message};
 pub use crate::events::{StreamDecoder, StreamEncoder, events_from_reply};
 pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
 pub use crate::gemini::Gemini;
+pub use crate::gemini::continuation::{
+    continuation_seal, continuation_token, continued_body, join_replies,
+};
+pub use crate::history::{
+    History, HistoryError, HistoryFormat, HistoryOwner, HistoryTurn, read_history,
+};
+pub use crate::known_models::KnownModel;
+pub use crate::prefix_append::{AppendPlan, AppendedMessage, SignedPrefix, add_beta};
 pub use crate::prefix_freeze::{first_prefix_change, restore_prefix_bytes};
 pub use crate::prepare::{AuditOutcome, Preparation, PreparedCall};
 pub use crate::repair::{AppliedFix, Repair, RepairLevel, repair};
 pub use crate::report::{
     applied_fixes_json, audit_json, describe, fates_json, put_evidence, shorten_opaque_words, size,
 };
-pub use crate::responses::OpenAiResponses;
+pub use crate::responses::{COMPACTION_TYPES, OpenAiResponses};
 
 /// The built-in codecs. [`detect()`] tries them in this order, so the wires that are easiest to
 /// recognise come first.
@@ -153,6 +172,12 @@ pub trait Codec: Send + Sync {
     /// Returns an encoder for one streamed response.
     fn encoder(&self) -> Box<dyn Encoder>;
 
+    /// Returns the translator between this wire's native reasoning and typed reasoning elements.
+    /// The default reads and writes `reasoning_details`.
+    fn reasoning(&self) -> &dyn ReasoningCodec {
+        &OpenRouterReasoningCodec
+    }
+
     /// Returns the rules that this wire's providers enforce.
     fn rules(&self) -> &'static [&'static Rule] {
         &[]
@@ -170,6 +195,19 @@ pub trait Codec: Send + Sync {
     /// reads them.
     fn prefix_members(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Keeps the system prompt and tools of an earlier request, and expresses the changes since
+    /// then as messages inside the conversation. `encoded` is the request as `call` would otherwise
+    /// be sent. Returns `None` if the wire, the endpoint or the model does not document this form
+    /// of the change.
+    fn append_changes(
+        &self,
+        _call: &Call,
+        _encoded: &EncodedRequest,
+        _signed: &SignedPrefix<'_>,
+    ) -> Option<AppendPlan> {
+        None
     }
 }
 

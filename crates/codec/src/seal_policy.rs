@@ -52,11 +52,9 @@ pub(crate) fn apply_replay_policy(
     thought: &Thought,
     wire: &Wire,
 ) -> (CallerThought, Fate) {
-    // Payloads with this tag are native parts of the wire.
-    let tag = tag_of(wire).unwrap_or_default();
     let fate = |visible| Fate { item: item.id.clone(), visible, seals: Vec::new() };
     let typed = |payload: &Json| CallerThought::Typed(payload.clone());
-    match (call.replay.replay_form(item, thought, &[tag]), &thought.payload) {
+    match (replay_form(call, item, thought, wire), &thought.payload) {
         (ReplayForm::Typed, Some(payload)) => (typed(payload), fate(Disposition::Kept)),
         (ReplayForm::SideChannel, Some(payload)) => {
             draft.aside.push(object! {
@@ -65,12 +63,10 @@ pub(crate) fn apply_replay_policy(
             });
             (CallerThought::Apart, fate(Disposition::Reshaped(ReshapeKind::SideChannel)))
         }
-        (ReplayForm::Envelope, _) => match call.replay.envelope(&item.id, thought) {
-            Some(text) => {
-                (CallerThought::Text(text), fate(Disposition::Reshaped(ReshapeKind::Enveloped)))
-            }
-            None => (CallerThought::Apart, fate(Disposition::Elided(ElisionReason::ByPolicy))),
-        },
+        (ReplayForm::Envelope, _) => {
+            let text = call.replay.envelope(&item.id, thought);
+            (CallerThought::Text(text), fate(Disposition::Reshaped(ReshapeKind::Enveloped)))
+        }
         (ReplayForm::Typed | ReplayForm::SideChannel | ReplayForm::Keep, _) => {
             (CallerThought::Apart, fate(Disposition::Elided(ElisionReason::ByPolicy)))
         }
@@ -87,8 +83,14 @@ pub(crate) fn speaker(call: &Call, item: &Item, wire: &Wire) -> Role {
 /// such a thought, so the wire must not attribute it to the model.
 pub(crate) fn is_caller_text(call: &Call, item: &Item, wire: &Wire) -> bool {
     let Body::Thought(thought) = &item.body else { return false };
-    let tag = tag_of(wire).unwrap_or_default();
     item.origin.is_none()
         && item.native_on(wire).is_none()
-        && call.replay.replay_form(item, thought, &[tag]) != ReplayForm::Typed
+        && replay_form(call, item, thought, wire) != ReplayForm::Typed
+}
+
+fn replay_form(call: &Call, item: &Item, thought: &Thought, wire: &Wire) -> ReplayForm {
+    // Payloads with this tag are native parts of the wire.
+    let tag = tag_of(wire).unwrap_or_default();
+    let endpoint_tags = &call.target.provider.dialect.accepted_tags;
+    call.replay.replay_form(item, thought, &[tag], endpoint_tags)
 }

@@ -30,22 +30,26 @@ use throughline_testkit::figure;
 fn models(provider: &str) -> &'static [&'static str] {
     match provider {
         "anthropic" => &["claude-sonnet-4-5", "claude-opus-5-5"],
-        "openai" => &["gpt-5.2"],
+        "azure-anthropic" | "vertex-anthropic" | "anthropic-aws" | "anthropic-google" => {
+            &["claude-fable-5-2"]
+        }
+        "bedrock-mantle-anthropic" => &["anthropic.claude-sonnet-5-5"],
+        "openai" => &["gpt-5.2", "gpt-6-sol"],
         "azure" | "azure-chat" => &["gpt-5.1"],
-        "openai-chat" => &["gpt-5"],
-        "gemini" => &["gemini-3-pro-preview", "gemini-2.5-flash"],
+        "openai-chat" => &["gpt-5", "gpt-6-sol"],
+        "gemini" => &["gemini-3-pro-preview", "gemini-2.5-flash", "gemini-4-argon"],
         "vertex" => &["gemini-3-flash-preview"],
         "bedrock" => {
             &["us.anthropic.claude-sonnet-4-5-20250929-v1:0", "us.amazon.nova-2-lite-v1:0"]
         }
         "bedrock-mantle" => &["openai.gpt-oss-120b"],
         "openrouter" | "vercel" => &["anthropic/claude-sonnet-4.5"],
-        "deepseek" => &["deepseek-reasoner"],
+        "deepseek" => &["deepseek-reasoner", "deepseek-flash"],
         "deepseek-responses" | "deepseek-anthropic" => &["deepseek-v4-flash"],
         "xai" => &["grok-4.3"],
         "xai-chat" => &["grok-3-mini"],
         "mistral" => &["magistral-medium-latest"],
-        "moonshot" => &["kimi-k2-thinking"],
+        "moonshot" => &["kimi-k2-thinking", "kimi-k3"],
         "zai" => &["glm-4.7"],
         "minimax" => &["minimax-m2"],
         "groq" | "cerebras" => &["gpt-oss-120b"],

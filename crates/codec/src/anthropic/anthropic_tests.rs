@@ -47,6 +47,17 @@ fn reply(model: &str, content: &str) -> Reply {
     reply_to(&DecodeContext::of(target(model)), content)
 }
 
+#[test]
+fn model_in_the_path_is_one_encoded_segment() {
+    let path = |model: &str| {
+        let target = Catalog::builtin().target_for("vertex-anthropic", model, "main").unwrap();
+        written(&Call::new(target)).request.path.to_string()
+    };
+    assert_eq!(path("claude-opus-5@20260101"), "/claude-opus-5@20260101:rawPredict");
+    assert_eq!(path("claude-x:countTokens?"), "/claude-x%3AcountTokens%3F:rawPredict");
+    assert_eq!(path("../a#b"), "/..%2Fa%23b:rawPredict");
+}
+
 fn written(call: &Call) -> EncodedRequest {
     AnthropicMessages.encode(call).unwrap()
 }

@@ -6,7 +6,7 @@ mod view;
 mod wire_rules;
 
 use throughline_core::{ElisionReason, Item, Profile, Target, ToolChoice};
-use throughline_json::{Json, Node};
+use throughline_json::{Json, Node, Tree};
 
 pub(super) use crate::anthropic::contract::rules::RULES;
 use crate::audit::{AuditContext, Findings};
@@ -42,14 +42,14 @@ pub(super) fn rejects_tool_choice(
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
 /// If the request also sets a manual thinking budget, the provider rejects the request.
 pub(super) fn lacks_leading_thinking(messages: &[Json]) -> bool {
-    let Some(answers) = messages.last().map(Json::tree) else { return false };
+    let has_role =
+        |message: &Tree, role: &str| message.root().get("role").is_some_and(|r| r.is(role));
+    let mut latest = messages.iter().rev().map(Json::tree);
+    let Some(answers) = latest.find(|message| !has_role(message, "system")) else { return false };
     let is_answer = |block: Node<'_>| block.get("type").is_some_and(|kind| kind.is("tool_result"));
     let is_loop = answers.root().get("content").is_some_and(|c| c.elements().any(is_answer));
-    let assistant = messages
-        .iter()
-        .rev()
-        .map(Json::tree)
-        .find(|message| message.root().get("role").is_some_and(|role| role.is("assistant")));
+    let assistant =
+        messages.iter().rev().map(Json::tree).find(|message| has_role(message, "assistant"));
     let Some(assistant) = assistant.filter(|_| is_loop) else { return false };
     let first = assistant.root().at("/content/0/type").and_then(Node::text);
     !matches!(first.as_deref(), Some("thinking" | "redacted_thinking"))

@@ -158,6 +158,14 @@ fn older_model_accepts_prefill() {
 }
 
 #[test]
+fn compacted_conversation_may_end_with_the_model() {
+    let messages = [user("Go."), assistant(&[text("Done.")])];
+    let body = body(&Value::Null, &messages);
+    let compaction = json!({"type": "summarize"});
+    assert!(found("claude-fable-5-1", &with(body, "compaction", compaction)).is_empty());
+}
+
+#[test]
 fn settings_at_their_limits_are_accepted() {
     let plain = [user("Go.")];
     let tools = json!([{"name": "weather", "input_schema": {}}]);
@@ -304,7 +312,7 @@ fn bound_block_requires_the_previous_block() {
     assert_eq!(
         bench.lines(),
         [
-            "refuse prefix-changed messages.1.content.0",
+            "refuse earlier-thinking-missing messages.1.content.0",
             "degrade thinking-dropped messages.1.content.0"
         ]
     );
@@ -396,24 +404,35 @@ fn misplaced_thought_is_moved_back() {
     let second = with(body(&adaptive(), &history), "model", model.into());
     let [thought, own_call] = whole_thought();
     let [later_thought, later_call] = later.clone();
-    let messages = [
-        user("Go."),
-        assistant(&[own_call]),
-        user(vec![result("toolu_1")]),
-        assistant(&[thought, later_thought, later_call]),
-        user(vec![result("toolu_2")]),
-    ];
-    let bench = bench(model, &body(&adaptive(), &messages)).after(&[
-        &first.to_string(),
-        &answer(&whole_thought()).to_string(),
-        &second.to_string(),
-        &answer(&later).to_string(),
-    ]);
-    assert_eq!(bench.lines(), ["refuse thinking-modified messages.3.content.0"]);
-    let repaired: Value =
-        serde_json::from_slice(&bench.repair(RepairLevel::Refused).request.body).unwrap();
-    assert_eq!(repaired["messages"][1], assistant(&whole_thought()));
-    assert_eq!(repaired["messages"][3], assistant(&later));
+    let modified = |at: &str| format!("refuse thinking-modified messages.{at}");
+    let moved = (vec![own_call.clone()], vec![thought, later_thought, later_call.clone()]);
+    let swapped = (
+        vec![thinking("I should look it up.", OTHER), own_call],
+        vec![thinking("Now the other.", SIGNATURE), later_call],
+    );
+    for ((own_message, later_message), expected) in [
+        (moved, vec![modified("3.content.0")]),
+        (swapped, vec![modified("1.content.0"), modified("3.content.0")]),
+    ] {
+        let messages = [
+            user("Go."),
+            assistant(&own_message),
+            user(vec![result("toolu_1")]),
+            assistant(&later_message),
+            user(vec![result("toolu_2")]),
+        ];
+        let bench = bench(model, &body(&adaptive(), &messages)).after(&[
+            &first.to_string(),
+            &answer(&whole_thought()).to_string(),
+            &second.to_string(),
+            &answer(&later).to_string(),
+        ]);
+        assert_eq!(bench.lines(), expected);
+        let repaired: Value =
+            serde_json::from_slice(&bench.repair(RepairLevel::Refused).request.body).unwrap();
+        assert_eq!(repaired["messages"][1], assistant(&whole_thought()));
+        assert_eq!(repaired["messages"][3], assistant(&later));
+    }
 }
 
 #[test]
@@ -511,6 +530,21 @@ fn unpaired_call_is_removed_with_its_result() {
     );
 }
 
+/// Gemini CLI repeats the tool results of a session that it resumes.
+#[test]
+fn repeated_result_is_removed() {
+    let repeated = [
+        user("Go."),
+        assistant(&[call("a"), call("b")]),
+        user(vec![result("a"), result("b"), result("a"), text("On.")]),
+    ];
+    let bench = bench("claude-sonnet-4-5", &body(&Value::Null, &repeated));
+    assert_eq!(bench.lines(), ["refuse tool-call-unanswered messages.2.content.2"]);
+    let repaired: Value =
+        serde_json::from_slice(&bench.repair(RepairLevel::Refused).request.body).unwrap();
+    assert_eq!(repaired["messages"][2], user(vec![result("a"), result("b"), text("On.")]));
+}
+
 #[test]
 fn settings_beyond_their_limits_are_rejected() {
     let plain = [user("Go.")];
@@ -594,6 +628,17 @@ fn class_a_an_adapter_drops_the_thought() {
         [user("Go."), assistant(&[text("Let me see."), call("a")]), user(vec![result("a")])];
     let said_first = bench("claude-sonnet-4-5", &body(&manual(), &said_first));
     assert_eq!(case(&said_first), refused("tool-loop-needs-thinking messages.1.content.0"));
+    // A listing of MCP tools may precede the thinking, but does not replace it.
+    let listing = json!({"type": "mcp_tool_listing", "server_name": "files", "tools": []});
+    for (thought, expected) in [
+        (Some(thinking("Hm.", OTHER)), (Vec::new(), Verdict::Accept)),
+        (None, refused("tool-loop-needs-thinking messages.1.content.1")),
+    ] {
+        let blocks: Vec<Value> =
+            [Some(listing.clone()), thought, Some(call("a"))].into_iter().flatten().collect();
+        let listed = [user("Go."), assistant(&blocks), user(vec![result("a")])];
+        assert_eq!(case(&bench("claude-sonnet-4-5", &body(&manual(), &listed))), expected);
+    }
     let unsigned = json!({"type": "thinking", "thinking": "Hm."});
     let unsigned = [user("Go."), assistant(&[unsigned, call("a")]), user(vec![result("a")])];
     let unsigned = bench("claude-opus-4-6", &body(&adaptive(), &unsigned));
@@ -703,4 +748,111 @@ fn class_l_thought_is_sent_as_text() {
     ];
     let tagged = bench("claude-opus-5", &body(&adaptive(), &tagged));
     assert_eq!(case(&tagged), degraded("thought-as-text messages.1.content.0"));
+}
+
+// ---- Newer models and blocks
+
+#[test]
+fn fable_5_2_checks_the_prefix_for_every_account() {
+    for model in ["claude-fable-5-2", "claude-mythos-5-2"] {
+        let changed = |created: Option<&str>| {
+            let next = [assistant(&whole_thought()), user(vec![result("toolu_1")])];
+            let bench = replay(model, &adaptive(), &whole_thought(), &next);
+            let body: Value = serde_json::from_slice(&bench.request.body).unwrap();
+            let body = with(body, "system", json!("Be long."));
+            let request = throughline_core::Request {
+                body: body.to_string().into(),
+                ..bench.request.clone()
+            };
+            let bench = AuditFixture { request, ..bench };
+            created.map_or(bench.lines(), |date| bench.with_account_created(date).lines())
+        };
+        let expected = ["refuse prefix-changed messages.1.content.0"];
+        assert_eq!(changed(None), expected);
+        assert_eq!(changed(Some("2020-01-01T00:00:00Z")), expected);
+    }
+}
+
+#[test]
+fn system_message_precedes_an_assistant_message_or_ends_the_request() {
+    let system = |content: Value| json!({"role": "system", "content": content});
+    let effort = json!({"role": "system", "content": [], "output_config": {"effort": "low"}});
+    let answer = || assistant(&[text("Rain.")]);
+    let lines = |messages: &[Value]| found("claude-opus-5", &body(&Value::Null, messages));
+    let accepted = [
+        vec![user("Go."), system(json!("Be kind."))],
+        vec![user("Go."), system(json!("Be kind.")), answer(), user("On.")],
+        vec![user("Go."), system(json!([text("Be kind.")])), system(json!("Be brief."))],
+        // A message that only sets the effort may precede a user message.
+        vec![user("Go."), answer(), effort.clone(), user("On.")],
+    ];
+    for messages in accepted {
+        assert!(lines(&messages).is_empty(), "{messages:?}");
+    }
+    let messages = [user("Go."), answer(), system(json!("Be kind.")), effort.clone(), user("On.")];
+    assert_eq!(lines(&messages), ["refuse system-message-order messages.2"]);
+    let bench = bench("claude-opus-5", &body(&Value::Null, &messages));
+    let repaired = bench.repair(RepairLevel::Refused);
+    let repaired: Value = serde_json::from_slice(&repaired.request.body).unwrap();
+    let expected = [user("Go."), answer(), effort, user("On."), system(json!("Be kind."))];
+    assert_eq!(repaired["messages"], json!(expected));
+    // A stored conversation may continue after the messages of the request.
+    let stored = with(body(&Value::Null, &messages), "thread", json!({"type": "create"}));
+    assert!(found("claude-opus-5", &stored).is_empty());
+}
+
+#[test]
+fn empty_block_needs_a_signature() {
+    let with_block = |block: Value| {
+        body(&Value::Null, &[user("Go."), assistant(&[block, text("Rain.")]), user("On.")])
+    };
+    let lines = |block: Value| found("claude-opus-5", &with_block(block));
+    let empty = json!({"type": "thinking", "thinking": ""});
+    let expected = ["refuse thinking-empty messages.1.content.0"];
+    assert_eq!(lines(empty.clone()), expected);
+    assert_eq!(lines(thinking("", "")), expected);
+    assert!(lines(thinking("", SIGNATURE)).is_empty());
+    assert_eq!(lines(thinking("Hm.", "")), ["refuse signature-invalid messages.1.content.0"]);
+    let error = bench("claude-opus-5", &with_block(empty)).audit().findings.remove(0);
+    let error = error.provider_error.unwrap();
+    assert_eq!(error, "messages.1.content.0.thinking: each thinking block must contain thinking");
+}
+
+#[test]
+fn effort_is_constant_if_the_model_thinks_only_between_tools() {
+    let message = |effort: &str| json!({"role": "system", "content": [], "output_config": {"effort": effort}});
+    let lines = |mode: &str, effort: &str| {
+        let messages = [user("Go."), message(effort)];
+        let body = body(&json!({"type": mode}), &messages);
+        let body = with(body, "output_config", json!({"effort": "medium"}));
+        found("claude-sonnet-5-5", &body)
+    };
+    let expected = ["refuse between-tools-effort messages.1.output_config.effort"];
+    assert_eq!(lines("between_tools", "low"), expected);
+    assert!(lines("between_tools", "medium").is_empty());
+    assert!(lines("adaptive", "low").is_empty());
+}
+
+#[test]
+fn fallback_block_stays_between_the_thoughts_of_its_models() {
+    let fallback = json!({"type": "fallback", "from": {"model": "claude-fable-5"}, "to": {"model": "claude-opus-5"}});
+    let [first, second, call] = two_thoughts();
+    let issued = [first.clone(), fallback.clone(), second.clone(), call.clone()];
+    let replayed = |content: &[Value]| {
+        let next = [assistant(content), user(vec![result("toolu_1")])];
+        replay("claude-opus-5", &adaptive(), &issued, &next)
+    };
+    assert!(replayed(&issued).lines().is_empty());
+    // Without thoughts on both sides, the block separates nothing.
+    let without_thoughts = replayed(std::slice::from_ref(&call)).lines();
+    assert!(!without_thoughts.iter().any(|line| line.contains("fallback")), "{without_thoughts:?}");
+    let missing = replayed(&[first.clone(), second.clone(), call.clone()]);
+    let moved = replayed(&[fallback, first, second, call]);
+    for (bench, path) in [(missing, "messages.1.content.1"), (moved, "messages.1.content.2")] {
+        let (lines, expected) = (bench.lines(), format!("refuse fallback-moved {path}"));
+        assert!(lines.contains(&expected), "{lines:?}");
+        let repaired = bench.repair(RepairLevel::Refused);
+        let repaired: Value = serde_json::from_slice(&repaired.request.body).unwrap();
+        assert_eq!(repaired["messages"][1]["content"], json!(issued));
+    }
 }

@@ -57,19 +57,8 @@ pub(super) fn decode_request(
         let blocks = message.get("content");
         call.items.extend(reader.message_items(index, role, message, blocks, read_block));
     }
-    let is_filled = |system: &Node<'_>| system.is_string() || system.elements().next().is_some();
-    if let Some(system) = root.get("system").filter(is_filled) {
-        let items = reader.message_items(0, Role::System, system, Some(system), read_block);
-        call.system = number_system_items(items);
-    }
-    let tool = |node: Node<'_>| Tool {
-        name: node.name_of("name").unwrap_or_default(),
-        description: node.name_of("description"),
-        schema: node.get("input_schema").map(Node::json),
-        hosted: node.get("input_schema").is_none(),
-        native: None,
-    };
-    call.tools = read_tools(root.get("tools"), &WIRE, tool);
+    call.system = system_items(&mut reader, root.get("system"));
+    call.tools = tools(root.get("tools"));
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings(root);
     let is_known = |key: Node<'_>| KNOWN.iter().any(|known| key.is(known));
@@ -77,6 +66,23 @@ pub(super) fn decode_request(
     call.extras = draft::extras(draft::last_member_per_name(extras), &WIRE);
     draft::record_source(&mut call, WIRE, request, tree);
     Ok(call)
+}
+
+/// Reads the top-level system prompt, which is a text or a list of blocks.
+pub(super) fn system_items(reader: &mut ItemReader<'_>, system: Option<Node<'_>>) -> Vec<Item> {
+    let is_filled = |system: &Node<'_>| system.is_string() || system.elements().next().is_some();
+    let Some(system) = system.filter(is_filled) else { return Vec::new() };
+    number_system_items(reader.message_items(0, Role::System, system, Some(system), read_block))
+}
+
+pub(super) fn tools(tools: Option<Node<'_>>) -> Vec<Tool> {
+    read_tools(tools, &WIRE, |node| Tool {
+        name: node.name_of("name").unwrap_or_default(),
+        description: node.name_of("description"),
+        schema: node.get("input_schema").map(Node::json),
+        hosted: node.get("input_schema").is_none(),
+        native: None,
+    })
 }
 
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
@@ -122,6 +128,10 @@ pub(super) fn read_block(
     let mut item = reader.item(place, role, body, native);
     if kind.can_hold_seal() {
         item.seals = reader.seals(block, |key| kind.seal_format(key));
+    }
+    if kind == Kind::Compaction {
+        // A compaction replaces the content before it, so the content cannot bind its Seals.
+        item.seals.iter_mut().for_each(|seal| seal.bound.prefix = None);
     }
     item
 }

@@ -6,23 +6,56 @@ use throughline_core::{
 };
 use throughline_json::{self as json, Json};
 
+use crate::anthropic::reasoning_items::caller_part;
 use crate::anthropic::{WIRE, contract, wire};
 use crate::call_ids::CallIdAllocator;
 use crate::draft::{self, Draft};
 use crate::message_groups::{self, MessageGroup, groups, role_name};
 use crate::object::put_all_with;
+use crate::percent::percent_encode;
 use crate::prefix::{PrefixHasher, absorb};
 use crate::{cross_wire, events, seal_policy};
 
 mod settings;
 
-pub(super) const PATH: &str = "/v1/messages";
+const PATH: &str = "/v1/messages";
+
+/// The API version that Vertex expects in the body.
+const VERTEX_VERSION: &str = "vertex-2023-10-16";
+
+/// Returns the path of a request. On Vertex, the path names the model and selects streaming.
+pub(super) fn path(target: &Target, stream: bool) -> String {
+    if !names_model_in_path(target) {
+        return PATH.to_owned();
+    }
+    let verb = if stream { "streamRawPredict" } else { "rawPredict" };
+    // A version of a model follows `@`. Other characters must not select another method.
+    format!("/{}:{verb}", percent_encode(target.model(), "@"))
+}
+
+fn names_model_in_path(target: &Target) -> bool {
+    target.provider.dialect.model_in_path
+}
+
+/// Writes the model in the body, or the API version if the path names the model.
+fn put_model(draft: &mut Draft<'_>, target: &Target) {
+    if !names_model_in_path(target) {
+        draft.put_model();
+        return;
+    }
+    if draft.source_value("model").is_some() {
+        draft.remove("model");
+    }
+    if draft.source_value("anthropic_version").is_none() {
+        draft.put("anthropic_version", json::string(VERTEX_VERSION));
+    }
+}
 
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
-    draft.put_model();
+    put_model(&mut draft, &call.target);
     let mut writer = AnthropicWriter {
         call,
         prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
@@ -38,7 +71,7 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     draft.put_extras();
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
-    draft.finish(PATH, &[VERSION], prefix)
+    draft.finish(&path(&call.target, call.stream), &[VERSION], prefix)
 }
 
 struct AnthropicWriter<'c> {
@@ -100,7 +133,8 @@ impl<'c> AnthropicWriter<'c> {
     }
 
     fn message(&mut self, draft: &mut Draft<'_>, group: &MessageGroup<'c>) -> Option<Json> {
-        let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
+        let items = group.items.iter().copied();
+        let prefix = self.prefix.as_ref().map(|prefix| prefix.digest_for(items));
         let target = &self.call.target;
         let opens = |item: &&Item| {
             let is_anothers = matches!(item.body, Body::Thought(_))
@@ -166,9 +200,14 @@ impl<'c> AnthropicWriter<'c> {
                 None => omitted(ElisionReason::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => omitted(seals_why),
-            Body::Thought(thought) => {
-                cross_wire::thought(draft, self.call, (item, thought), &WIRE, text_block)
-            }
+            Body::Thought(thought) => cross_wire::thought(
+                draft,
+                self.call,
+                (item, thought),
+                &WIRE,
+                caller_part,
+                text_block,
+            ),
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
                 sent(object! {
@@ -177,7 +216,8 @@ impl<'c> AnthropicWriter<'c> {
                 })
             }
             Body::Result(result) => sent(self.result_block(draft, result)),
-            Body::Hosted(_) | Body::Compaction | Body::Unknown => omitted(seals_why),
+            Body::Hosted(_) | Body::Compaction => omitted(seals_why),
+            Body::Unknown => (None, cross_wire::unsupported_fate(item, seals_why)),
         }
     }
 

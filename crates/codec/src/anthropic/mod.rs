@@ -10,11 +10,15 @@
 //! - The API rejects blocks that this endpoint did not sign, so foreign and unsigned thoughts are
 //!   omitted. They are never sent as text, because the model treats such text as an attempt to
 //!   extract its reasoning.
-//! - Newer families bind a signature to the whole prefix: see [`crate::prefix`].
+//! - Newer families bind a signature to the whole prefix: see [`crate::prefix`]. A changed system
+//!   prompt or tool list can be sent in `system` messages inside the conversation instead, which
+//!   leaves the prefix unchanged: see `prefix_append.rs`.
 
 mod contract;
 mod decode;
 mod encode;
+mod prefix_append;
+mod reasoning_items;
 mod stream;
 #[cfg(test)]
 #[path = "anthropic_tests.rs"]
@@ -22,6 +26,7 @@ mod tests;
 mod wire;
 
 use crate::codec_methods::prelude::*;
+use crate::prefix_append::{AppendPlan, SignedPrefix};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
@@ -30,13 +35,22 @@ const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 pub struct AnthropicMessages;
 
 impl Codec for AnthropicMessages {
-    fn path(&self, _: &Target, _: bool) -> String {
-        encode::PATH.to_owned()
+    fn path(&self, target: &Target, stream: bool) -> String {
+        encode::path(target, stream)
     }
 
     codec_methods!(WIRE, stream::AnthropicDecoder, stream::AnthropicEncoder);
 
     fn prefix_members(&self) -> &'static [&'static str] {
         &["tools", "system", "messages"]
+    }
+
+    fn append_changes(
+        &self,
+        call: &Call,
+        encoded: &EncodedRequest,
+        signed: &SignedPrefix<'_>,
+    ) -> Option<AppendPlan> {
+        prefix_append::append_changes(call, encoded, signed)
     }
 }

@@ -216,7 +216,7 @@ impl Decoder for AnthropicDecoder {
 pub(super) struct AnthropicEncoder {
     /// The indexes of the Items whose start event was written.
     streaming: Vec<u32>,
-    /// Calls that were opened but whose start event is not written yet, by Item index.
+    /// Calls and thoughts that were opened but whose start event is not written yet, by Item index.
     waiting: BTreeMap<u32, Json>,
 }
 
@@ -256,7 +256,11 @@ impl AnthropicEncoder {
                 Vec::new()
             }
             // A sealed thought without text may be a redacted thought, which must be written whole.
-            Body::Thought(thought) if thought.kind == ThoughtKind::Encrypted => Vec::new(),
+            // On other wires, the text may still follow.
+            Body::Thought(thought) if thought.kind == ThoughtKind::Encrypted => {
+                self.waiting.extend(encode::body_block(body).map(|block| (index, block)));
+                Vec::new()
+            }
             Body::Text(_) | Body::Thought(_) => {
                 self.streaming.push(index);
                 let block = encode::body_block(body);
@@ -293,6 +297,7 @@ impl AnthropicEncoder {
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
         let node = native.as_ref().map(Tree::root);
         let mut frames = Vec::new();
+        self.waiting.remove(&index);
         if !self.streaming.contains(&index) {
             let Some(block) = encode::reply_block(item) else { return Vec::new() };
             if let Body::Call(_) = &item.body {
@@ -306,6 +311,12 @@ impl AnthropicEncoder {
             // it.
             let empty = object! { "type": "thinking", "thinking": "", "signature": "" };
             frames.push(block_start_frame(index, &empty));
+            let text = item.visible().filter(|text| !text.is_empty());
+            frames.extend(
+                text.map(|text| {
+                    content_delta(index, "thinking_delta", members! { "thinking": text })
+                }),
+            );
         }
         if let Body::Text(_) = &item.body {
             let citations = node.and_then(|node| node.get("citations"));

@@ -498,7 +498,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
 
     /// Returns whether the Item at index `at`, or the model output that follows, occurs in the
     /// earlier exchanges. Also returns true if the Item replays the response to a known request,
-    /// because that response is known.
+    /// because that response is known. If all Items of this kind in the response are replayed, the
+    /// Item may belong to a later response instead, because the end of the known one may be lost.
     fn is_placed(&self, at: usize) -> bool {
         let items = &self.call.items;
         let rest = items.get(at..).unwrap_or_default().iter();
@@ -508,12 +509,21 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
         let json = |item: &Item| item.native.as_ref().map(|native| native.json.clone());
         let is_same = |(was, is): (&Item, &Item)| was.role == is.role && json(was) == json(is);
-        self.prior.exchanges().iter().filter(|exchange| exchange.reply.is_some()).any(|exchange| {
+        let Some(own) = items.get(at) else { return false };
+        let is_replayed = |number: usize| {
+            let parts = self.issued_parts.iter().filter(|part| part.issued.exchange == number);
+            let mut alike = parts.filter(|part| is_same_kind(part.issued.item, own)).peekable();
+            alike.peek().is_some() && alike.all(|part| part.found.is_some())
+        };
+        let mut exchanges = self.prior.exchanges().iter().enumerate();
+        exchanges.any(|(number, exchange)| {
             let Some(sent) = exchange.call.as_ref().map(|call| &call.items) else { return false };
             let answer = items.get(sent.len()..=at).unwrap_or_default();
             !answer.is_empty()
                 && answer.iter().all(|item| item.role == Role::Assistant)
                 && sent.iter().zip(items).all(is_same)
+                && exchange.reply.is_some()
+                && !is_replayed(number)
         })
     }
 

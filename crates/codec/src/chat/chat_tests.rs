@@ -265,6 +265,21 @@ fn inline_tags_decode_as_thoughts_and_encode_byte_for_byte() {
 }
 
 #[test]
+fn inline_tags_of_models_without_native_reasoning_are_prompted() {
+    use throughline_core::ReasoningSource::{NonReasonerModel, ReasonerModel};
+    for (provider, model, source) in [
+        ("minimax", "minimax-m2", ReasonerModel),
+        ("compatible", "qwen3-32b", ReasonerModel),
+        ("compatible", "anything", ReasonerModel),
+        ("compatible", "gpt-4o", NonReasonerModel),
+    ] {
+        let reply = reply(&context(provider, model), r#"{"content":"<think>x</think>Hi."}"#);
+        let Body::Thought(thought) = &reply.items[0].body else { unreachable!() };
+        assert_eq!((&*thought.content, thought.source), ("x", source), "{model}");
+    }
+}
+
+#[test]
 fn unclosed_tag_is_an_incomplete_thought() {
     let context = context("minimax", "minimax-m2");
     let reply = reply(&context, r#"{"content":"<think>and th"}"#);
@@ -395,7 +410,7 @@ type CallChange<'c> = &'c dyn Fn(&mut Call);
 fn reasoning_settings_follow_each_dialect() {
     let high = thinking(|r| r.effort = Some("high".into()));
     let off = thinking(|r| r.enabled = Some(false));
-    let cases: [(&str, &str, CallChange<'_>, &str); 10] = [
+    let cases: [(&str, &str, CallChange<'_>, &str); 13] = [
         ("openai-chat", "gpt-5", &high, r#","reasoning_effort":"high"}"#),
         ("openrouter", "glm-4.7", &high, r#","reasoning":{"effort":"high"}}"#),
         ("openrouter", "glm-4.7", &off, r#","reasoning":{"effort":"none"}}"#),
@@ -409,6 +424,14 @@ fn reasoning_settings_follow_each_dialect() {
         ("moonshot", "kimi-k2.5", &off, r#","thinking":{"type":"disabled"}}"#),
         ("qwen", "qwen3-max", &high, r#","enable_thinking":true,"thinking_budget":16384}"#),
         ("qwen", "qwen3-max", &off, r#","enable_thinking":false}"#),
+        ("qwen", "qwen3.8-max", &high, r#","enable_thinking":true,"reasoning_effort":"high"}"#),
+        (
+            "moonshot",
+            "kimi-k3",
+            &high,
+            r#","thinking":{"type":"enabled"},"reasoning_effort":"high"}"#,
+        ),
+        ("mistral", "mistral-medium-3.5", &high, r#","reasoning_effort":"high"}"#),
         ("ollama-native", "unheard-of", &off, r#","think":false,"stream":false}"#),
         ("minimax", "minimax-m2", &thinking(|_| {}), "}"),
     ];

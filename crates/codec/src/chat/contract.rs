@@ -82,6 +82,13 @@ pub(super) fn rejects_tool_choice(target: &Target, reasons: bool, choice: &ToolC
         }
 }
 
+/// Returns whether the endpoint rejects function tools while the model reasons: "Function tools
+/// with `reasoning_effort` are not supported".
+pub(super) fn limits_tools(target: &Target) -> bool {
+    target.provider.dialect.channel == ReasoningChannel::None
+        && target.profile.notes.contains_key("chat-tools")
+}
+
 /// Returns whether the model rejects sampling settings: "Unsupported parameter: 'temperature' is
 /// not supported with this model".
 pub(super) fn rejects_sampling(target: &Target, reasons: bool) -> bool {

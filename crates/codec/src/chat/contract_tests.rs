@@ -299,6 +299,27 @@ fn only_the_unanswered_call_of_two_is_removed() {
     assert!(!body.contains("call_1") && body.contains("call_2"));
 }
 
+/// Gemini CLI repeats the tool results of a session that it resumes.
+#[test]
+fn repeated_result_is_removed() {
+    let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_1","content":"first"},{"role":"tool","tool_call_id":"call_1","content":"again"},{"role":"tool","tool_call_id":"call_2","content":"c"}]}"#;
+    let audit = audit_request("openai-chat", "gpt-5", &[], body);
+    assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
+    assert_eq!(audit.findings[0].path, "messages[3]");
+    assert_eq!(
+        audit.findings[0].provider_error.as_deref(),
+        Some(
+            "Invalid parameter: Duplicate value for 'tool_call_id' of 'call_1', in messages[2] and messages[3]."
+        )
+    );
+    let repaired = repair_body("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
+    assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(body.contains("first") && !body.contains("again"), "{body}");
+    // A self-hosted server accepts whatever its chat template accepts.
+    assert_eq!(audit_request("ollama", "qwen3", &[], &body).verdict(), Verdict::Accept);
+}
+
 #[test]
 fn orphan_result_error_depends_on_the_provider() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"abcdefghi","content":"c"}]}"#;
@@ -365,7 +386,12 @@ fn settings_are_refused_only_at_endpoints_known_to_refuse() {
         [("openai-chat/sampling-fixed", Severity::Refuse)]
     );
     assert_eq!(settings("openai-chat", "gpt-5", r#""reasoning_effort":null"#), []);
-    assert_eq!(settings("openai-chat", "gpt-7", r#""max_tokens":9,"reasoning_effort":"max""#), []);
+    // An unknown release has the contract of the newest one.
+    assert_eq!(settings("openai-chat", "gpt-7", r#""reasoning_effort":"max""#), []);
+    assert_eq!(
+        settings("openai-chat", "gpt-7", r#""max_tokens":9,"reasoning_effort":"max""#),
+        [("openai-chat/max-tokens-renamed", Severity::Refuse)]
+    );
     // A router drops settings that its upstream does not accept.
     let all =
         r#""temperature":0.2,"max_tokens":9,"reasoning_effort":"xhigh","tool_choice":"required""#;
@@ -823,4 +849,41 @@ fn class_l_thought_is_sent_as_text() {
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(body.contains(r#""content":null"#) && body.contains(SIGNED), "{body}");
+}
+
+#[test]
+fn tools_are_rejected_only_while_newer_openai_models_reason() {
+    let tool = r#"{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}"#;
+    let custom = r#"{"type":"custom","custom":{"name":"f"}}"#;
+    let refused = |provider: &str, model: &str, tool: &str, effort: &str| {
+        let body = format!(
+            r#"{{"model":"{model}","messages":[{{"role":"user","content":"Hi"}}],"tools":[{tool}]{effort}}}"#
+        );
+        let audit = audit_request(provider, model, &[], &body);
+        let found = audit.findings.into_iter();
+        let found = found.filter(|finding| finding.rule.id == "openai-chat/tools-need-responses");
+        found.map(|finding| (finding.provider_error.unwrap().into_owned(), finding.auto_fix)).next()
+    };
+    let medium = r#","reasoning_effort":"medium""#;
+    let none = r#","reasoning_effort":"none""#;
+    for (model, effort) in
+        [("gpt-5.4", medium), ("gpt-5.5", ""), ("gpt-5.6-sol", ""), ("gpt-6-luna", medium)]
+    {
+        let (error, fix) = refused("openai-chat", model, tool, effort).unwrap();
+        assert!(error.contains(model), "{error}");
+        assert_eq!(error.ends_with("to 'none'."), model > "gpt-5.6", "{error}");
+        assert!(fix.is_some(), "{model}");
+    }
+    let (_, fix) = refused("openai-chat", "gpt-6-astra", tool, "").unwrap();
+    assert!(fix.is_none(), "Astra cannot stop reasoning");
+    for (provider, model, tool, effort) in [
+        ("openai-chat", "gpt-5.4", tool, ""),
+        ("openai-chat", "gpt-5.6", tool, none),
+        ("openai-chat", "gpt-5.6", custom, medium),
+        ("openai-chat", "gpt-5.2", tool, medium),
+        ("azure-chat", "gpt-5.6", tool, medium),
+        ("openrouter", "openai/gpt-5.6", tool, medium),
+    ] {
+        assert_eq!(refused(provider, model, tool, effort).map(|(error, _)| error), None, "{model}");
+    }
 }

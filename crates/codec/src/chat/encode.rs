@@ -161,7 +161,8 @@ impl<'c> ChatWriter<'c> {
     }
 
     fn message(&mut self, draft: &mut Draft<'_>, group: &MessageGroup<'c>) -> Vec<Json> {
-        let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
+        let items = group.items.iter().copied();
+        let prefix = self.prefix.as_ref().map(|prefix| prefix.digest_for(items));
         if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
             && group.items.iter().all(|item| self.can_send_verbatim(item, prefix.as_ref()))
             && self.is_listed_message(&envelope.json)
@@ -319,7 +320,11 @@ impl<'c> ChatWriter<'c> {
                 }
                 fate
             }
-            Thought(_) | Result(_) | Hosted(_) | Compaction | Unknown => {
+            Unknown => {
+                let why = seal_policy::elision_reason(item, &self.call.target);
+                cross_wire::unsupported_fate(item, why)
+            }
+            Thought(_) | Result(_) | Hosted(_) | Compaction => {
                 elided(seal_policy::elision_reason(item, &self.call.target))
             }
         }

@@ -25,6 +25,7 @@ mod encode;
 #[cfg(test)]
 #[path = "move_tests.rs"]
 mod move_tests;
+mod reasoning_items;
 mod slot;
 mod stream;
 mod tags;
@@ -32,6 +33,10 @@ mod tags;
 #[path = "chat_tests.rs"]
 mod tests;
 mod wire;
+
+pub(crate) use self::decode::message::THINKING_CHUNK;
+pub(crate) use self::reasoning_items::EXTRA_CONTENT_SIGNATURE;
+pub(crate) use self::slot::is_known_member;
 
 use crate::codec_methods::prelude::*;
 

@@ -95,7 +95,7 @@ pub(super) fn fields(slot: &str) -> impl Iterator<Item = &'static str> + '_ {
 }
 
 /// Returns whether a message member is the role or a known slot.
-pub(super) fn is_known_member(member: &str) -> bool {
+pub(crate) fn is_known_member(member: &str) -> bool {
     let slots = [CONTENT, DETAILS, CALLS, REFUSAL, AUDIO, FUNCTION_CALL, EXTRA_CONTENT];
     slots.contains(&member) || FIELDS.contains(&member) || matches!(member, "role" | "images")
 }

@@ -21,7 +21,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         let view = self.view;
         for block in view.assistant_blocks() {
             if block.kind.is_thinking() {
-                self.report(block, self.seal_finding(block));
+                let finding = self.empty_finding(block).or_else(|| self.seal_finding(block));
+                self.report(block, finding);
             } else if block.kind == ClaudeBlockKind::Text {
                 self.report(block, self.tag_finding(block));
             }
@@ -30,7 +31,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         if !view.is_partial
             && view.settings.thinking_mode() == ThinkingMode::Manual
             && let Some(turn) = view.open_loop()
-            && let Some(first) = view.blocks_of_turn(turn).next()
+            && let Some(first) = view.blocks_of_turn(turn).find(|block| !is_tool_listing(block))
             && !first.kind.is_thinking()
         {
             self.report(first, self.open_loop_finding(turn, first));
@@ -46,6 +47,20 @@ impl<'c> Inspection<'_, 'c, '_> {
                 self.check_message_end(turn, number + 1 == view.turns.len());
             }
         }
+    }
+
+    /// Reports a block with neither a text nor a signature. A block with one of them is checked by
+    /// other rules.
+    fn empty_finding(&self, block: &ClaudeBlock<'c>) -> Option<Finding> {
+        let text = block.text.filter(|text| text.is(""))?;
+        if block.kind != ClaudeBlockKind::Thinking || block.seal.is_some_and(|seal| !seal.is("")) {
+            return None;
+        }
+        let error = format!("{}.thinking: each thinking block must contain thinking", block.path());
+        let message = "this block has neither a text nor a signature";
+        let finding = self.rejection("thinking-empty", text, message, error)?;
+        let fix = self.restore_or_remove(block, "removes the empty thinking block");
+        Some(finding.with_auto_fix(fix))
     }
 
     fn seal_finding(&self, block: &ClaudeBlock<'c>) -> Option<Finding> {
@@ -113,8 +128,12 @@ impl<'c> Inspection<'_, 'c, '_> {
         let Some(last) = blocks.last() else { return };
         let has = |kind: ClaudeBlockKind| blocks.iter().any(|block| block.kind == kind);
         // A message with pending tool calls, or a message that Anthropic paused, is not a prefill.
-        let is_prefill =
-            is_last && !has(ClaudeBlockKind::Call) && !has(ClaudeBlockKind::HostedCall);
+        // Neither is the end of a conversation that Anthropic compacts, because the model does not
+        // continue the message.
+        let is_prefill = is_last
+            && !has(ClaudeBlockKind::Call)
+            && !has(ClaudeBlockKind::HostedCall)
+            && self.case.body().present("compaction").is_none();
         let notes = &self.case.profile().notes;
         let refuses_prefill = notes.get("prefill").is_some_and(|prefill| prefill == "refused");
         if is_prefill && refuses_prefill {
@@ -156,6 +175,12 @@ impl<'c> Inspection<'_, 'c, '_> {
         let finding = self.rejection("ends-in-thinking", last.node, message, error)?;
         Some(finding.with_severity(severity).with_auto_fix(fix.filter(|_| is_last)))
     }
+}
+
+/// Returns whether a block lists the tools of an MCP server. Anthropic puts the block before the
+/// thinking, and requires it back unchanged.
+fn is_tool_listing(block: &ClaudeBlock<'_>) -> bool {
+    block.node.get("type").is_some_and(|kind| kind.is("mcp_tool_listing"))
 }
 
 /// Returns the model's error for a Seal that does not verify.

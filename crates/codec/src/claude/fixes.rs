@@ -6,7 +6,7 @@ use throughline_json::{self as json, Json};
 
 use crate::audit::{Change, ChangeKind, Edit, Fix, IssuedItem, opens_all};
 use crate::claude::Inspection;
-use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeTurn};
+use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker, ClaudeTurn};
 
 impl<'c> Inspection<'_, 'c, '_> {
     /// Returns an issued thought in the form that a request uses; `None` if the target does not
@@ -126,23 +126,61 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(Fix::new("restores the missing thinking block", [edit]))
     }
 
-    /// Returns the message that contains the remaining parts of a response. Matches by id or Seal
-    /// take precedence over matches by text, because texts may repeat.
-    pub(super) fn message_of_reply(&self, reply: &Reply) -> Option<usize> {
-        let last = |is_text: bool| {
-            let is_of_reply = |block: &&ClaudeBlock<'c>| {
-                let mut items = reply.items.iter();
-                items.any(|item| {
-                    matches!(item.body, Body::Text(_)) == is_text && self.replays(block, item)
-                })
-            };
-            self.view.assistant_blocks().filter(is_of_reply).last().map(|block| block.message)
-        };
-        last(false).or_else(|| last(true))
+    /// Returns the assistant message that replays the most parts of a response.
+    pub(crate) fn message_of_reply(&self, reply: &Reply) -> Option<usize> {
+        let numbers = 0..self.view.messages.len();
+        let scored =
+            numbers.filter_map(|number| Some((self.replayed_parts(number, reply)?, number)));
+        scored.max().map(|(_, number)| number)
+    }
+
+    /// Returns the response of which an assistant message replays the most parts.
+    fn reply_of_message(&self, message: usize) -> Option<&'c Reply> {
+        let exchanges = self.case.prior().exchanges().iter();
+        let replies = exchanges.filter_map(|exchange| exchange.reply.as_ref());
+        let scored =
+            replies.filter_map(|reply| Some((self.replayed_parts(message, reply)?, reply)));
+        scored.max_by_key(|(parts, _)| *parts).map(|(_, reply)| reply)
+    }
+
+    /// Counts the parts of a response that an assistant message replays: parts with an id, all
+    /// parts, parts with a Seal. Ids come first, because texts and opaque blocks may repeat, and a
+    /// Seal may have been moved. Returns `None` if the message replays no part.
+    fn replayed_parts(&self, message: usize, reply: &Reply) -> Option<(usize, usize, usize)> {
+        let message = self.view.messages.get(message)?;
+        if message.speaker != ClaudeSpeaker::Assistant {
+            return None;
+        }
+        let is_replayed =
+            |item: &&Item| message.blocks.iter().any(|block| self.replays(block, item));
+        let replayed: Vec<&Item> = reply.items.iter().filter(is_replayed).collect();
+        let count =
+            |is_counted: fn(&Item) -> bool| replayed.iter().filter(|item| is_counted(item)).count();
+        let ids = count(|item| matches!(item.body, Body::Call(_) | Body::Hosted(_)));
+        let seals = count(|item| !item.seals.is_empty());
+        (!replayed.is_empty()).then_some((ids, replayed.len(), seals))
+    }
+
+    /// Builds a fix for a thought that is in the message of another response: restores the thoughts
+    /// of both messages as issued. If the other response is unknown, the thought is removed from
+    /// its message.
+    pub(super) fn restore_both_messages_fix(
+        &self,
+        block: &ClaudeBlock<'c>,
+        reply: &Reply,
+    ) -> Option<Fix> {
+        let home = self.message_of_reply(reply).filter(|home| *home != block.message)?;
+        let mut fix = self.restore_message_fix(home, reply)?;
+        let other = self.reply_of_message(block.message);
+        match other.and_then(|other| self.restore_message_fix(block.message, other)) {
+            Some(other) => fix.edits.extend(other.edits),
+            None => fix.edits.extend(self.removal_edits(&[block])),
+        }
+        Some(fix)
     }
 
     /// Returns whether a block is a replay of an Item.
-    pub(super) fn replays(&self, block: &ClaudeBlock<'_>, item: &Item) -> bool {
+    pub(crate) fn replays(&self, block: &ClaudeBlock<'_>, item: &Item) -> bool {
         use Body::{Compaction, Media, Result, Summary, Text, Unknown};
         let has_id = |id: Option<&str>| id.is_some_and(|id| block.id.is_some_and(|own| own.is(id)));
         let is_native = || {

@@ -23,6 +23,8 @@ pub(crate) struct ClaudeRules {
     pub(crate) unanswered: fn(usize, &str) -> String,
     /// Returns the error for a result without a call.
     pub(crate) unasked: fn(&ClaudeBlock<'_>, &str) -> String,
+    /// Returns the error for a second result of a call.
+    pub(crate) repeated: fn(&ClaudeBlock<'_>, &str) -> String,
     /// Returns the condition under which the model rejects a forced tool choice.
     pub(crate) forced_tools: fn(&Profile) -> ForcedTools,
     /// Returns the unforced tool choice that a fix writes instead of a forced choice.

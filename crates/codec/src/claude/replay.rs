@@ -49,7 +49,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let removed = format!("removes the {block_name} block that differs from the issued one");
         let restored = || self.restore_fix(block, Some(change));
         let message_restored = || self.restore_message_fix(block.message, change.issued?.reply);
-        let moved = || self.move_to_own_message(block, change);
+        let moved = || self.restore_both_messages_fix(block, change.issued?.reply);
         let deleted = || self.removal_fix(&[block], &removed);
         let (rule, message, fix) = match kind {
             ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
@@ -59,7 +59,9 @@ impl<'c> Inspection<'_, 'c, '_> {
                 let message = format!("the {seal_name} of this {block_name} block {phrase}");
                 ("signature-missing", message, restored())
             }
-            ChangeKind::TextEdited { .. } => (MODIFIED, format!("this text {phrase}"), restored()),
+            ChangeKind::TextEdited { .. } => {
+                (MODIFIED, format!("this text {phrase}"), moved().or_else(restored))
+            }
             ChangeKind::SealMoved | ChangeKind::Merged => {
                 (MODIFIED, of_block(), message_restored().or_else(restored))
             }
@@ -85,19 +87,6 @@ impl<'c> Inspection<'_, 'c, '_> {
             return Some(finding.with_severity(Severity::Note));
         }
         Some(finding.with_auto_fix(fix.or_else(deleted)))
-    }
-
-    /// Builds a fix that moves a block back into the message with the rest of its response.
-    fn move_to_own_message(&self, block: &ClaudeBlock<'c>, change: &Change<'_>) -> Option<Fix> {
-        let reply = change.issued?.reply;
-        let is_elsewhere = |other: &&ClaudeBlock<'c>| {
-            other.message != block.message
-                && reply.items.iter().any(|item| self.replays(other, item))
-        };
-        let message_number = self.view.assistant_blocks().find(is_elsewhere)?.message;
-        let mut fix = self.restore_message_fix(message_number, reply)?;
-        fix.edits.extend(self.removal_edits(&[block]));
-        Some(fix)
     }
 
     /// Returns whether the block is in the same turn as another part of its response. The provider
@@ -266,7 +255,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         if let Some((block, issued)) = found {
             let message = "the thinking block before this one in its response is missing";
             let restored = self.restore_missing_fix(issued);
-            let finding = self.prefix_finding(block, message, Some(MISSING_BLOCK_ERROR), restored);
+            let sentence = Some(MISSING_BLOCK_ERROR);
+            let finding = self.prefix_finding(MISSING, block, message, sentence, restored);
             self.report(block, finding);
         }
     }
@@ -284,20 +274,24 @@ impl<'c> Inspection<'_, 'c, '_> {
                 .is_some_and(|message_number| *element == format!("messages.{message_number}"))
         });
         let message = match changed.place {
+            Some(_) if missing.is_some() => {
+                format!("`{element}` lost a thinking block that preceded this one")
+            }
             Some(_) => format!("`{element}` changed after this block was issued"),
             None => format!("`{element}` preceded this block when it was issued but is missing"),
         };
-        let sentence = match &missing {
-            Some(_) => Some(MISSING_BLOCK_ERROR),
-            None if element.starts_with("system") => Some(SYSTEM_CHANGED_ERROR),
-            None => None,
+        let (rule, sentence) = match &missing {
+            Some(_) => (MISSING, Some(MISSING_BLOCK_ERROR)),
+            None if element.starts_with("system") => (CHANGED, Some(SYSTEM_CHANGED_ERROR)),
+            None => (CHANGED, None),
         };
         let restored = missing.and_then(|(_, issued)| self.restore_missing_fix(issued));
-        self.prefix_finding(block, message, sentence, restored)
+        self.prefix_finding(rule, block, message, sentence, restored)
     }
 
     fn prefix_finding(
         &self,
+        rule: &str,
         block: &ClaudeBlock<'c>,
         message: impl Into<String>,
         sentence: Option<&str>,
@@ -320,27 +314,35 @@ impl<'c> Inspection<'_, 'c, '_> {
                 "removes this thinking block and all later ones, which are no longer valid";
             self.removal_fix(&later, description).filter(|_| severity == Severity::Refuse)
         };
-        let finding = self.finding("prefix-changed", block.node.range(), message)?;
+        let finding = self.finding(rule, block.node.range(), message)?;
         let finding = finding.with_severity(severity);
         let finding = finding.with_rejection_error(self.provider_error(error));
         Some(finding.with_auto_fix(restored.or_else(removed)))
     }
 
     /// Returns the severity of a changed prefix. The severity depends on the request's setting, or
-    /// else on the account's creation date.
+    /// else on the model, or else on the account's creation date.
     fn mismatch_severity(&self) -> Severity {
         let behavior =
             self.view.settings.thinking.and_then(|thinking| {
                 thinking.at("/block_binding/prefix_mismatch_behavior")?.text()
             });
+        let enforced = self.case.profile().notes.get("prefix-enforced");
+        let is_always_enforced = enforced.is_some_and(|enforced| enforced == "always");
         match (behavior.as_deref(), self.case.account_created()) {
             (Some("error"), _) => Severity::Refuse,
-            (Some("drop_block"), _) | (_, None) => Severity::Degrade,
+            (Some("drop_block"), _) => Severity::Degrade,
+            (_, _) if is_always_enforced => Severity::Refuse,
+            (_, None) => Severity::Degrade,
             (_, Some(created)) if created.as_second() >= PREFIX_CHECK_START => Severity::Refuse,
             (_, Some(_)) => Severity::Note,
         }
     }
 }
+
+/// The names of the rules for changed prefixes.
+const CHANGED: &str = "prefix-changed";
+const MISSING: &str = "earlier-thinking-missing";
 
 const MISSING_BLOCK_ERROR: &str =
     "The `thinking` block that preceded this one when it was created is missing from this request.";

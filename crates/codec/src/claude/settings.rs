@@ -36,6 +36,7 @@ impl Inspection<'_, '_, '_> {
             let found: Vec<_> = efforts.filter_map(|effort| self.check_effort(*effort)).collect();
             self.extend(found);
         }
+        self.extend(self.check_message_efforts());
         for (name, value) in &view.settings.sampling {
             self.extend(self.check_sampling(name, *value));
         }
@@ -229,6 +230,31 @@ impl Inspection<'_, '_, '_> {
         };
         let finding = self.rejection("effort-not-supported", effort, message, error)?;
         Some(finding.with_auto_fix(fix))
+    }
+
+    /// Reports messages that change the effort although the thinking mode requires one effort for
+    /// the whole conversation.
+    fn check_message_efforts(&self) -> Vec<Finding> {
+        let settings = &self.view.settings;
+        let kind = settings.thinking.and_then(|thinking| thinking.text_of("type"));
+        if kind.as_deref() != Some(mode_name_of(Mode::BetweenTools)) {
+            return Vec::new();
+        }
+        let base = settings.output_config.and_then(|config| config.text_of("effort"));
+        let default = self.case.profile().notes.get("default-effort");
+        let base = base.as_deref().or(default.map(String::as_str));
+        let changed = settings.message_efforts.iter().filter_map(|(number, effort)| {
+            let own = effort.text()?;
+            let base = base.filter(|base| **base != *own)?;
+            let message = format!("this message changes the effort from `{base}` to `{own}`");
+            let place = self.view.messages.get(*number)?;
+            let config = place.node.get("output_config")?;
+            let removed = if place.blocks.is_empty() { place.node } else { config };
+            let finding = self.finding("between-tools-effort", effort.range(), message)?;
+            let finding = finding.with_path(format!("messages.{number}.output_config.effort"));
+            Some(finding.fixed_by_removing(removed, "keeps the effort of the conversation"))
+        });
+        changed.collect()
     }
 
     fn check_sampling(&self, name: &str, value: Node<'_>) -> Option<Finding> {

@@ -1,4 +1,4 @@
-//! Checks that each tool call has a result in the next message, and that each result has a call.
+//! Checks that each tool call has one result in the next message, and that each result has a call.
 
 use std::collections::HashSet;
 
@@ -26,6 +26,7 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
                 ClaudeSpeaker::User => {
                     let calls = last.filter(|last| last.speaker == ClaudeSpeaker::Assistant);
                     self.check_results_called(turn, calls);
+                    self.check_results_repeated(turn, calls);
                 }
                 ClaudeSpeaker::System => {}
             }
@@ -75,6 +76,30 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
             format!("this result answers `{id}`, but the previous message has no such call");
         let error = (self.book.unasked)(first, &id);
         let fix = self.removal_fix(&unasked, "removes the tool result, which has no matching call");
+        let finding = self.finding(RULE, first.node.range(), message);
+        self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
+    }
+
+    fn check_results_repeated(&mut self, turn: &ClaudeTurn, calls: Option<&ClaudeTurn>) {
+        let view = self.view;
+        let unasked =
+            self.unpaired((turn, ClaudeBlockKind::Answer), (calls, ClaudeBlockKind::Call));
+        let start = |block: &ClaudeBlock<'c>| block.node.range().start;
+        let is_called = |block: &&ClaudeBlock<'c>| {
+            unasked.binary_search_by_key(&start(block), |unasked| start(unasked)).is_err()
+        };
+        let results =
+            view.blocks_of_turn(turn).filter(|block| block.kind == ClaudeBlockKind::Answer);
+        let mut answered = HashSet::new();
+        let is_repeated = |block: &&ClaudeBlock<'c>| {
+            block.id.and_then(Node::text).is_some_and(|id| !answered.insert(id))
+        };
+        let repeated: Vec<_> = results.filter(is_called).filter(is_repeated).collect();
+        let Some(first) = repeated.first() else { return };
+        let id = first.id.and_then(Node::text).unwrap_or_default();
+        let message = format!("`{id}` already has a result in this message");
+        let error = (self.book.repeated)(first, &id);
+        let fix = self.removal_fix(&repeated, "removes the repeated tool result");
         let finding = self.finding(RULE, first.node.range(), message);
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }

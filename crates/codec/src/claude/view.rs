@@ -116,6 +116,8 @@ pub(crate) struct ClaudeSettings<'c> {
     pub(crate) output_config: Option<Node<'c>>,
     /// The requested efforts: the effort of the request, then the efforts of individual turns.
     pub(crate) efforts: Vec<Node<'c>>,
+    /// The efforts of individual turns, with the indexes of their messages.
+    pub(crate) message_efforts: Vec<(usize, Node<'c>)>,
     /// The sampling settings, by the provider's names.
     pub(crate) sampling: Vec<(&'static str, Node<'c>)>,
     pub(crate) max_tokens: Option<Node<'c>>,

@@ -224,7 +224,7 @@ impl<'c> ConverseWriter<'c> {
             if let Some(before) = before {
                 prefix.update("message", &without_markers(&before.json()));
             }
-            prefix.digest()
+            prefix.digest_for(group.items.iter().copied())
         });
         let target = &self.call.target;
         let passes = |item: &&Item| {

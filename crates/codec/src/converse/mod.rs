@@ -21,6 +21,7 @@ mod decode;
 mod encode;
 #[cfg(test)]
 mod encode_tests;
+mod reasoning_items;
 mod stream;
 #[cfg(test)]
 mod stream_tests;
@@ -28,6 +29,8 @@ mod stream_tests;
 #[path = "converse_tests.rs"]
 mod tests;
 mod wire;
+
+pub(crate) use self::reasoning_items::UNSIGNED as UNSIGNED_REASONING;
 
 use crate::codec_methods::prelude::*;
 

@@ -7,6 +7,7 @@ use throughline_json::{self as json, Json, Label, Name, Node};
 use self::ConverseBlockKind as Kind;
 use crate::Document;
 use crate::object::copy_members;
+use crate::percent::percent_encode;
 
 /// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
@@ -343,7 +344,7 @@ impl<'p> ConversePath<'p> {
 
     /// Returns this path with another model and streaming mode.
     pub(super) fn with_model(&self, model: &str, stream: bool) -> String {
-        let (before, query, model) = (self.before, self.query, percent_encode(model));
+        let (before, query, model) = (self.before, self.query, percent_encode(model, ""));
         let action = if stream { "converse-stream" } else { "converse" };
         format!("{before}/model/{model}/{action}{query}")
     }
@@ -360,13 +361,4 @@ fn percent_decode(text: &str) -> String {
         rest = if code.is_some() { after.get(2..).unwrap_or_default() } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn percent_encode(text: &str) -> String {
-    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let letter = |byte| match byte {
-        byte if is_safe(byte) => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    text.bytes().map(letter).collect()
 }

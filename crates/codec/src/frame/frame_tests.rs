@@ -487,7 +487,7 @@ fn event_stream_writes_the_format_of_bedrock() {
 #[test]
 fn json_array_is_written_as_gemini_writes_it() {
     assert_eq!(written(Framing::JsonArray, &[]), b"[]");
-    assert_eq!(written(Framing::JsonArray, &[frame("{}"), frame("1")]), b"[{}\n,\n1\n]");
+    assert_eq!(written(Framing::JsonArray, &[frame("{}"), frame("1")]), b"[{}\n,\r\n1\n]");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use throughline_json::{self as json, Json, Name};
 use crate::call_ids::CallIdAllocator;
 use crate::draft::{self, Draft};
 use crate::gemini::encode::parts::{call_part, media_part, response, text_part};
+use crate::gemini::reasoning_items::caller_part;
 use crate::gemini::{WIRE, contract, path, tools, wire};
 use crate::message_groups::{self, MessageGroup, groups};
 use crate::prefix::{PrefixHasher, absorb};
@@ -250,7 +251,8 @@ impl<'c> GeminiWriter<'c> {
             Body::Thought(_) if item.origin.is_some() => omitted(why),
             Body::Thought(thought) => {
                 let thought = (item, thought);
-                let (part, fate) = cross_wire::thought(draft, self.call, thought, &WIRE, text_part);
+                let (part, fate) =
+                    cross_wire::thought(draft, self.call, thought, &WIRE, caller_part, text_part);
                 (part.into_iter().collect(), fate)
             }
             Body::Call(call) => {
@@ -259,7 +261,8 @@ impl<'c> GeminiWriter<'c> {
                 sent(vec![call_part(call, &id, stand_in)])
             }
             Body::Result(result) => sent(self.response_parts(draft, result)),
-            Body::Hosted(_) | Body::Compaction | Body::Unknown => omitted(why),
+            Body::Hosted(_) | Body::Compaction => omitted(why),
+            Body::Unknown => (Vec::new(), cross_wire::unsupported_fate(item, why)),
         }
     }
 

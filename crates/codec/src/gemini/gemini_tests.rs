@@ -12,6 +12,8 @@ use throughline_json::{Json, Name, Tree};
 
 use crate::{Catalog, Codec, DecodeContext, Document, Gemini};
 
+#[path = "continuation_tests.rs"]
+mod continuation_tests;
 #[path = "move_tests.rs"]
 mod move_tests;
 #[path = "reply_tests.rs"]
@@ -183,6 +185,11 @@ fn new_call_uses_the_endpoint_default_path() {
     assert_eq!(
         path(target("vertex", "gemini-2.5-flash"), false),
         "/v1beta1/publishers/google/models/gemini-2.5-flash:generateContent"
+    );
+    // A model name cannot select another method.
+    assert_eq!(
+        path(target("gemini", "gemini-2.5-flash:countTokens?"), false),
+        "/v1beta/models/gemini-2.5-flash%3AcountTokens%3F:generateContent"
     );
 }
 

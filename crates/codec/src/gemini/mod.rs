@@ -17,14 +17,18 @@
 //! - A stream uses server-sent events, or a JSON array if the request lacks `alt=sse`. The stream
 //!   has no end marker; it is complete once a `finishReason` has arrived. Arguments may arrive in
 //!   pieces, in `partialArgs`.
+//! - A reply above the output limit ends with the finish reason `CONTINUATION`. Its
+//!   `continuationToken` continues the reply in a further request.
 
 mod arguments;
+pub(crate) mod continuation;
 mod contract;
 #[cfg(test)]
 mod contract_tests;
 mod decode;
 mod encode;
 mod path;
+mod reasoning_items;
 mod stream;
 #[cfg(test)]
 #[path = "gemini_tests.rs"]

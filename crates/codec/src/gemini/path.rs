@@ -2,6 +2,8 @@
 
 use throughline_core::Target;
 
+use crate::percent::percent_encode;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GeminiPath<'p> {
     /// The path before the model: `/v1beta/models/`, or Vertex's longer form.
@@ -33,6 +35,8 @@ impl<'p> GeminiPath<'p> {
     /// Returns this path with the target's model and the given stream mode.
     pub(super) fn for_target(&self, target: &Target, stream: bool) -> String {
         let model = bare_model(target.model());
+        // The model of the client's own path is already encoded.
+        let model = if model == self.model { model.to_owned() } else { percent_encode(model, "@") };
         let Self { lead, query, .. } = self;
         if self.is_streamed() == stream {
             return format!("{lead}{model}:{}{}", self.method, query_suffix(*query));
@@ -53,7 +57,8 @@ pub(super) fn default_path(target: &Target, stream: bool) -> String {
     let is_vertex = target.provider.base_url.contains("aiplatform");
     let lead = if is_vertex { "/v1beta1/publishers/google/models/" } else { "/v1beta/models/" };
     let query = query_suffix(stream.then_some("alt=sse"));
-    format!("{lead}{}:{}{query}", bare_model(target.model()), method(stream))
+    let model = percent_encode(bare_model(target.model()), "@");
+    format!("{lead}{model}:{}{query}", method(stream))
 }
 
 /// Returns the model id without the resource prefix that some clients include.

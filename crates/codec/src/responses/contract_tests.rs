@@ -186,6 +186,13 @@ fn unissued_content_is_refused_only_with_a_complete_history() {
     let response = r#"{"id":"resp_0","object":"response","model":"gpt-5","status":"completed","output":[
         {"type":"message","id":"msg_0","role":"assistant","content":[{"type":"output_text","text":"Hm."}]}]}"#;
     assert_eq!(found("gpt-5", &[ASKED, response], &body), [(rule, Refuse)]);
+    // The call after the known reasoning is missing, so the reasoning of a later, unknown response
+    // follows it directly.
+    let call = r#"{"type":"function_call","call_id":"call_9","name":"weather","arguments":"{}"}"#;
+    let output = r#"{"type":"function_call_output","call_id":"call_9","output":"sunny"}"#;
+    let asked = unstored(ASKED);
+    let body = unstored(&without_ids(&input(&[REASONING, unissued, call, output])));
+    assert_eq!(found("gpt-5", &[&asked, ANSWERED], &body), [(rule, Note)]);
 }
 
 #[test]

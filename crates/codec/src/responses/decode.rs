@@ -9,6 +9,7 @@ use throughline_core::{
 };
 use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
+use crate::cross_wire::CONFIGURATION_UPDATE;
 use crate::item_reader::{ItemReader, named_member, read_tools};
 use crate::responses::WIRE;
 use crate::responses::wire::{self, CONTENT, ResponsesElementKind as Kind, StopSignals};
@@ -53,6 +54,7 @@ pub(super) fn decode_request(
     call.tools = read_tools(root.get("tools"), &WIRE, settings::tool);
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings::settings(root);
+    settings::apply_updates(&mut call.settings, input);
     call.resumes = root.name_of("previous_response_id");
     call.extras = settings::extras(root);
     draft::record_source(&mut call, WIRE, request, tree);
@@ -239,10 +241,11 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
         Kind::Reasoning | Kind::Call | Kind::CustomCall | Kind::HostedCall | Kind::Compaction => {
             return Role::Assistant;
         }
-        Kind::Unknown if element.get("type").is_some_and(|t| t.is("mcp_approval_response")) => {
-            Role::User
-        }
-        Kind::Unknown => Role::Assistant,
+        Kind::Unknown => match element.text_of("type").as_deref() {
+            Some("mcp_approval_response" | wire::COMPACTION_TRIGGER) => Role::User,
+            Some(CONFIGURATION_UPDATE) => Role::Developer,
+            Some(_) | None => Role::Assistant,
+        },
     };
     explicit.unwrap_or(default)
 }

@@ -14,6 +14,7 @@ use crate::call_ids::CallIdAllocator;
 use crate::draft::{self, Draft};
 use crate::prefix::{PrefixHasher, absorb};
 use crate::responses::WIRE;
+use crate::responses::reasoning_items::caller_part;
 use crate::responses::wire::CONTENT;
 use crate::{cross_wire, seal_policy};
 
@@ -331,7 +332,7 @@ impl ResponsesWriter<'_> {
             }
             Body::Thought(thought) if item.origin.is_none() => {
                 let bare = |text: &str| message::bare_message(&json::string(text));
-                cross_wire::thought(draft, self.call, (item, thought), &WIRE, bare)
+                cross_wire::thought(draft, self.call, (item, thought), &WIRE, caller_part, bare)
             }
             Body::Call(call) => sent(self.call_element(call)),
             Body::Result(result) => sent(self.result(draft, result)),

@@ -24,6 +24,7 @@ mod decode;
 mod encode;
 #[cfg(test)]
 mod move_tests;
+mod reasoning_items;
 mod stream;
 #[cfg(test)]
 mod stream_tests;
@@ -31,6 +32,9 @@ mod stream_tests;
 #[path = "responses_tests.rs"]
 mod tests;
 mod wire;
+
+pub use self::wire::COMPACTION_TYPES;
+pub(crate) use self::wire::reasoning_format;
 
 use crate::codec_methods::prelude::*;
 

@@ -249,6 +249,27 @@ fn missing_summary_is_sent_as_an_empty_list() {
 }
 
 #[test]
+fn compaction_trigger_belongs_to_the_client() {
+    let call = read(
+        r#"{"model":"gpt-5.6","input":[{"role":"user","content":"Hi"},{"type":"compaction_trigger"}]}"#,
+        openai(),
+    );
+    assert_eq!((call.items[1].role, &call.items[1].body), (Role::User, &Body::Unknown));
+}
+
+#[test]
+fn compaction_without_id_gets_one() {
+    let item = r#"{"type":"compaction","encrypted_content":"b25l"}"#;
+    let reply = answer(&[item], openai());
+    let body = OpenAiResponses.encode_reply(&reply).unwrap();
+    let body = std::str::from_utf8(&body).unwrap();
+    assert!(
+        body.contains(r#"{"type":"compaction","encrypted_content":"b25l","id":"cmp_resp_1_0"}"#),
+        "{body}"
+    );
+}
+
+#[test]
 fn compactions_and_programs_have_their_own_seals() {
     let compaction =
         r#"{"id":"cmp_1","type":"compaction","encrypted_content":"b25l","created_by":"x"}"#;
@@ -444,6 +465,10 @@ fn reasoning_settings_respect_model_limits() {
     let (body, warnings) = encode_reasoning("openai", "gpt-5", reasoning(Some("none")));
     assert_eq!(body, format!(r#""reasoning":{{"effort":"minimal"}},{sealed}"#));
     let message = "gpt-5 does not accept effort `none`; `minimal` was sent instead";
+    assert_eq!(warnings, [Warning::new("reasoning.effort", message)]);
+    let (_, warnings) = encode_reasoning("openai", "gpt-5", reasoning(Some("banana")));
+    let message =
+        "gpt-5 accepts the efforts `minimal`, `low`, `medium` and `high`; `banana` was omitted";
     assert_eq!(warnings, [Warning::new("reasoning.effort", message)]);
     let (body, _) = encode_reasoning("openai", "gpt-5.1", reasoning(None));
     assert_eq!(body, format!(r#""reasoning":{{"effort":"medium"}},{sealed}"#));

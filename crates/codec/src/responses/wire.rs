@@ -11,6 +11,12 @@ use crate::object::copy_members;
 /// The slot of message parts. All other elements have an empty slot.
 pub(super) const CONTENT: &str = "content";
 
+/// The types of items that replace the conversation before them.
+pub const COMPACTION_TYPES: [&str; 3] = ["compaction", "compaction_summary", "context_compaction"];
+
+/// The type of the input item with which a client requests a compaction.
+pub(super) const COMPACTION_TRIGGER: &str = "compaction_trigger";
+
 /// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if let Some(kind) = document.text_of("type") {
@@ -54,7 +60,7 @@ impl ResponsesElementKind {
             Some("custom_tool_call") => Self::CustomCall,
             Some("function_call_output") => Self::Result,
             Some("custom_tool_call_output") => Self::CustomResult,
-            Some("compaction" | "compaction_summary" | "context_compaction") => Self::Compaction,
+            Some(kind) if COMPACTION_TYPES.contains(&kind) => Self::Compaction,
             Some("mcp_list_tools" | "mcp_approval_request" | "program") => Self::HostedCall,
             Some("tool_search_output" | "program_output") => Self::HostedResult,
             Some(kind) if kind.ends_with("_call") => Self::HostedCall,
@@ -83,7 +89,7 @@ impl ResponsesElementKind {
 }
 
 /// Returns the reasoning format that a provider uses on this wire.
-pub(super) fn reasoning_format(provider: &str) -> ReasoningFormat {
+pub(crate) fn reasoning_format(provider: &str) -> ReasoningFormat {
     match provider {
         "azure" => ReasoningFormat::AzureOpenAiResponsesV1,
         "xai" => ReasoningFormat::XaiResponsesV1,

@@ -20,7 +20,7 @@ pub(crate) fn plain_thought(number: usize, place: ItemPosition) -> Item {
     Item::new(format!("plain-{number}").as_str(), place, Role::Assistant, Body::Thought(thought))
 }
 
-/// Sets the secret that the Call needs to send plain thoughts.
+/// Sets the secret from which the nonces of plain thoughts are derived.
 pub(crate) fn with_secret(mut call: Call) -> Call {
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     call

@@ -25,12 +25,17 @@ struct ClaudeRuleIds {
     dropped: &'static [&'static str],
     unanswered: &'static [&'static str],
     prefix: &'static [&'static str],
+    earlier: &'static [&'static str],
     mode: &'static [&'static str],
 }
 
 const ANTHROPIC: ClaudeRuleIds = ClaudeRuleIds {
-    missing: &["anthropic/signature-missing"],
-    invalid: &["anthropic/signature-invalid", "anthropic/signature-missing"],
+    missing: &["anthropic/signature-missing", "anthropic/thinking-empty"],
+    invalid: &[
+        "anthropic/signature-invalid",
+        "anthropic/signature-missing",
+        "anthropic/thinking-empty",
+    ],
     modified: &[
         "anthropic/thinking-modified",
         "anthropic/signature-invalid",
@@ -43,6 +48,7 @@ const ANTHROPIC: ClaudeRuleIds = ClaudeRuleIds {
     ],
     unanswered: &["anthropic/tool-call-unanswered"],
     prefix: &["anthropic/prefix-changed"],
+    earlier: &["anthropic/earlier-thinking-missing"],
     mode: &["anthropic/mode-not-supported"],
 };
 
@@ -61,6 +67,7 @@ const BEDROCK: ClaudeRuleIds = ClaudeRuleIds {
     ],
     unanswered: &["bedrock/tool-call-unanswered"],
     prefix: &["bedrock/prefix-changed"],
+    earlier: &["bedrock/earlier-thinking-missing"],
     mode: &["bedrock/mode-not-supported"],
 };
 
@@ -98,8 +105,13 @@ impl RecordedRequest<'_> {
                 ExpectedVerdict::Accepted
             }
             "drop a call" | "drop a result" => ExpectedVerdict::Refused(rules.unanswered),
+            "empty a thought" => ExpectedVerdict::Refused(&["anthropic/thinking-empty"]),
             "edit system" | "edit a tool" | "edit first question" => {
                 ExpectedVerdict::Refused(rules.prefix)
+            }
+            "drop an earlier thought" => ExpectedVerdict::Refused(rules.earlier),
+            "add a system message" if self.target.profile.name.starts_with("claude") => {
+                ExpectedVerdict::Refused(&["anthropic/system-message-order"])
             }
             "change model family" if !self.supports_mode(&spoiled.target) => {
                 ExpectedVerdict::Refused(rules.mode)
@@ -196,6 +208,15 @@ impl RecordedRequest<'_> {
         match spoiled.operator {
             "drop a call" | "drop a result" if dialect.pairs_calls => {
                 return ExpectedVerdict::Refused(&["chat/tool-call-unanswered"]);
+            }
+            "change model family" if spoiled.target.provider.name.starts_with("openai") => {
+                let reasons =
+                    self.body.get("reasoning_effort").is_none_or(|effort| effort != "none");
+                return if reasons && self.body.get("tools").is_some() {
+                    ExpectedVerdict::Refused(&["openai-chat/tools-need-responses"])
+                } else {
+                    ExpectedVerdict::Nothing
+                };
             }
             "change model family" | "change endpoint" if self.has_foreign_detail(spoiled) => {
                 return ExpectedVerdict::Refused(&["openrouter/foreign-details"]);

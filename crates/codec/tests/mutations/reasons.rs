@@ -72,6 +72,25 @@ reasons! {
         "the endpoints that serve Claude are reported to accept each other's signatures",
         Each |sent| sent.target.profile.name.starts_with("claude");
 
+    Anthropic Absent ["drop an earlier thought"]
+        "no recorded request carries the thoughts of two messages",
+        Each has_thoughts_of_one_message;
+    Anthropic Absent ["change the effort"]
+        "no recorded request thinks only between tools",
+        Each |sent| sent.body["thinking"]["type"] != "between_tools";
+    Anthropic Absent ["drop fallback blocks"]
+        "no recorded response continues with another model",
+        Each |sent| !sent.body.to_string().contains("\"type\":\"fallback\"");
+    Anthropic Absent ["reason with tools"]
+        "the limit exists only on OpenAI's chat wire",
+        Each |sent| sent.body.get("reasoning_effort").is_none();
+
+    Converse Absent ["drop an earlier thought"]
+        "no recorded request carries more than one seal",
+        Each |sent| sent.places().len() <= 1;
+    Converse Absent ["empty a thought", "add a system message", "change the effort", "drop fallback blocks", "reason with tools"]
+        "the rules concern members and roles of other wires",
+        Each |sent| sent.messages().iter().all(|message| message["role"] != "system");
     Converse Absent ["swap two seals"]
         "no recorded request carries more than one seal",
         Each |sent| sent.places().len() <= 1;
@@ -85,6 +104,9 @@ reasons! {
         "the endpoints that serve Claude are reported to accept each other's signatures",
         Each |sent| sent.target.profile.name.starts_with("claude");
 
+    Responses Absent ["empty a thought", "drop an earlier thought", "add a system message", "change the effort", "drop fallback blocks", "reason with tools"]
+        "the rules concern Claude's blocks and OpenAI's chat wire",
+        Each |sent| sent.target.provider.wire.as_str() == "openai-responses";
     Responses Taken ["edit sealed text"]
         "the text next to a seal is a summary for display; the reasoning is in the encrypted content",
         Each |sent| sent.places().iter().all(|place| sent.part(place).get("summary").is_some());
@@ -101,6 +123,12 @@ reasons! {
         "each recorded model's seals may be sent to the provider's other models: no refusal is known",
         Each is_read_by_siblings;
 
+    Chat Absent ["empty a thought", "drop an earlier thought", "add a system message", "change the effort", "drop fallback blocks"]
+        "the rules concern Claude's blocks on Anthropic's wire",
+        Each |sent| sent.target.provider.wire.as_str() == "openai-chat";
+    Chat Absent ["reason with tools"]
+        "no recorded request disables reasoning; another model family covers the rule",
+        Each |sent| sent.body["reasoning_effort"] != "none";
     Chat Taken ["re-encode seal"]
         "the seals that a router relays are Gemini's, whose alphabet does not matter; no other check is known",
         Each |sent| details(sent).all(|(_, detail)| !relays(sent) || detail["format"] == "google-gemini-v1");
@@ -135,6 +163,9 @@ reasons! {
         "the relayed seals were issued to the router, which is not known to separate its customers; the rest is plain text",
         Each |sent| sent.places().iter().all(|place| place.key == "reasoning_content" || place.parent.contains("/reasoning_details/"));
 
+    Gemini Absent ["empty a thought", "drop an earlier thought", "add a system message", "change the effort", "drop fallback blocks", "reason with tools"]
+        "the rules concern Claude's blocks and OpenAI's chat wire",
+        Each |sent| sent.target.provider.wire.as_str() == "gemini";
     Gemini Taken ["re-encode seal"]
         "the field holds bytes: recorded clients returned standard base64 in the URL-safe alphabet and were accepted",
         Some |sent| sent.places().iter().any(|place| !sent.is_as_issued(place));
@@ -159,6 +190,12 @@ reasons! {
     Gemini Taken ["edit system", "edit a tool", "edit first question"]
         "no Gemini model binds its signatures to the prefix",
         Each |sent| !sent.target.profile.bound.prefix;
+}
+
+/// Returns whether all Seals are in the same message.
+fn has_thoughts_of_one_message(sent: &RecordedRequest<'_>) -> bool {
+    let messages: HashSet<usize> = sent.places().iter().map(RecordedRequest::message).collect();
+    messages.len() <= 1
 }
 
 /// Iterates over the parts that have a Seal.

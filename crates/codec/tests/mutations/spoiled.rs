@@ -17,7 +17,12 @@ pub(crate) const WHOLE_REQUEST: SealLocation =
 const PAIR_OPERATORS: [&str; 3] = ["drop ids of followers", "drop a call", "drop a result"];
 
 /// Operators that change the content before a thought, which the thought may be bound to.
-const PREFIX: [&str; 3] = ["edit system", "edit a tool", "edit first question"];
+const PREFIX: [&str; 4] =
+    ["edit system", "edit a tool", "edit first question", "drop an earlier thought"];
+
+/// Operators that add, move or remove a part that only some models have.
+const STRUCTURE: [&str; 4] =
+    ["add a system message", "change the effort", "drop fallback blocks", "reason with tools"];
 
 /// Operators that change the account, endpoint or model that receives the request.
 const OWNER_OPERATORS: [&str; 3] = ["change account", "change endpoint", "change model family"];
@@ -29,6 +34,7 @@ pub(crate) fn operators() -> Vec<&'static str> {
         .map(|operator| operator.name)
         .chain(PAIR_OPERATORS)
         .chain(PREFIX)
+        .chain(STRUCTURE)
         .chain(OWNER_OPERATORS)
         .collect()
 }
@@ -52,6 +58,7 @@ impl RecordedRequest<'_> {
             }
         }
         spoiled.extend(self.mutate_whole_request(&PAIR_OPERATORS, rng));
+        spoiled.extend(self.mutate_whole_request(&STRUCTURE, rng));
         if !matches!(self.shape, Shape::Anthropic | Shape::Converse) {
             spoiled.extend(self.with_prefix_changes(rng));
         }
@@ -138,6 +145,7 @@ pub(crate) fn families(provider: &str) -> &'static [&'static str] {
             "us.anthropic.claude-opus-4-7-v1:0",
         ],
         "openai" => &["gpt-5", "gpt-5.6", "o4-mini"],
+        "openai-chat" => &["gpt-5.6"],
         "bedrock-mantle" => &["openai.gpt-5.5"],
         "xai" => &["grok-4"],
         "deepseek" | "deepseek-responses" => &["deepseek-v4-flash", "deepseek-reasoner"],

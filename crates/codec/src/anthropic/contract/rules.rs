@@ -1,7 +1,7 @@
 //! Declares the rules of the Messages API, including the Claude rules under their names on this
 //! wire.
 
-use throughline_core::{Target, Wire};
+use throughline_core::{Mode, Target, Wire};
 use throughline_json::{Json, Node};
 
 use crate::anthropic::wire;
@@ -13,12 +13,16 @@ declare_rules! {
     Wire::ANTHROPIC_MESSAGES, "anthropic.toml";
     TOOL_LOOP_NEEDS_THINKING = "anthropic/tool-loop-needs-thinking" if is_claude;
     SIGNATURE_MISSING = "anthropic/signature-missing" if is_claude;
+    THINKING_EMPTY = "anthropic/thinking-empty" if is_claude;
     SIGNATURE_INVALID = "anthropic/signature-invalid" if is_claude;
     THINKING_MODIFIED = "anthropic/thinking-modified" if is_claude, prior 1 2;
     THINKING_DROPPED = "anthropic/thinking-dropped" if is_claude, prior 1 2;
     PREFIX_CHANGED = "anthropic/prefix-changed" if is_bound_claude, prior 1 2;
+    EARLIER_THINKING_MISSING = "anthropic/earlier-thinking-missing"
+        if is_bound_claude, prior 1 2 3 4;
     BINDING_NEEDS_BETA = "anthropic/binding-needs-beta" if is_claude;
     MODE_NOT_SUPPORTED = "anthropic/mode-not-supported" if is_claude;
+    BETWEEN_TOOLS_EFFORT = "anthropic/between-tools-effort" if has_between_tools;
     BUDGET_TOO_SMALL = "anthropic/budget-too-small" if is_claude;
     BUDGET_NOT_BELOW_MAX_TOKENS = "anthropic/budget-not-below-max-tokens" if is_claude;
     FORCED_TOOL_CHOICE = "anthropic/forced-tool-choice" if is_claude;
@@ -32,6 +36,8 @@ declare_rules! {
     COMPACTION_BLOCK_EMPTY = "anthropic/compaction-block-empty" if is_claude;
     COMPACTION_EXCLUSIVE = "anthropic/compaction-exclusive" if is_claude;
     SEALED_CONTENT_CHANGED = "anthropic/sealed-content-changed" if is_claude, prior 1 2;
+    FALLBACK_MOVED = "anthropic/fallback-moved" if is_claude, prior 1 2;
+    SYSTEM_MESSAGE_ORDER = "anthropic/system-message-order" if is_claude;
     TOOL_CALL_UNANSWERED = "anthropic/tool-call-unanswered" if is_claude;
     CACHE_PREFIX_BROKEN = "anthropic/cache-prefix-broken" if is_cached, prior 1 2;
 }
@@ -44,6 +50,7 @@ pub(super) static BOOK: ClaudeRules = ClaudeRules {
     error_prefix: "",
     unanswered: unanswered_error,
     unasked: unmatched_result_error,
+    repeated: repeated_result_error,
     forced_tools: |profile| profile.forced_tools,
     free_choice: unforced_choice,
     project: wire::project,
@@ -64,9 +71,20 @@ fn unmatched_result_error(block: &ClaudeBlock<'_>, id: &str) -> String {
     )
 }
 
+fn repeated_result_error(block: &ClaudeBlock<'_>, id: &str) -> String {
+    format!(
+        "{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}",
+        block.path()
+    )
+}
+
 fn unforced_choice(choice: Node<'_>) -> Json {
     let parallel = choice.get("disable_parallel_tool_use");
     object! { "type": "auto", "disable_parallel_tool_use": parallel }
+}
+
+fn has_between_tools(target: &Target) -> bool {
+    is_claude(target) && target.profile.supports_mode(Mode::BetweenTools)
 }
 
 /// Returns whether the endpoint has a prompt cache that compares prefixes byte by byte.

@@ -16,7 +16,9 @@ pub(super) fn build<'c>(case: &AuditContext<'c>) -> ClaudeRequest<'c> {
     for (index, node) in body.get("messages").into_iter().flat_map(Node::elements).enumerate() {
         let message = message(index, node);
         if message.speaker == ClaudeSpeaker::System {
-            settings.efforts.extend(node.at("/output_config/effort").filter(|e| e.is_string()));
+            let effort = node.at("/output_config/effort").filter(|effort| effort.is_string());
+            settings.efforts.extend(effort);
+            settings.message_efforts.extend(effort.map(|effort| (index, effort)));
         }
         messages.push(message);
     }
@@ -72,6 +74,7 @@ fn settings<'c>(case: &AuditContext<'c>) -> ClaudeSettings<'c> {
         thinking: body.present("thinking"),
         output_config,
         efforts: effort.into_iter().collect(),
+        message_efforts: Vec::new(),
         sampling: sampling.iter().filter_map(|key| Some((*key, body.present(key)?))).collect(),
         max_tokens: body.present("max_tokens"),
         choice,

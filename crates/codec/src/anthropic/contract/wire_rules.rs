@@ -1,11 +1,15 @@
 //! Checks the rules that exist only on Anthropic's own wire.
 
-use throughline_json::{Node, Tree};
+use throughline_core::{Direction, Item};
+use throughline_json::{Json, Node, Tree};
 
 use crate::anthropic::contract::rules;
+use crate::anthropic::wire;
 use crate::audit::{AuditContext, Edit, Finding, Severity};
-use crate::claude::Inspection;
-use crate::claude::view::{ClaudeBlockKind, ClaudeRequest};
+use crate::claude::view::{
+    ClaudeBlock, ClaudeBlockKind, ClaudeMessage, ClaudeRequest, ClaudeSpeaker,
+};
+use crate::claude::{Inspection, is_claude};
 
 /// The beta feature that enables `block_binding`.
 const BINDING: &str = "thinking-binding-controls-2026-08-01";
@@ -17,6 +21,106 @@ pub(super) fn inspect(inspection: &mut Inspection<'_, '_, '_>) {
     let found = [check_binding(view), check_exclusive(case), check_config(case, view), reordered()];
     inspection.extend(found.into_iter().flatten());
     check_compactions(inspection);
+    if is_claude(case.target()) {
+        check_fallbacks(inspection);
+        let misplaced = if view.is_partial { Vec::new() } else { check_system_order(view) };
+        inspection.extend(misplaced);
+    }
+}
+
+/// Checks that system messages with content precede an assistant message or end the request. A
+/// system message that only sets the effort may be anywhere.
+fn check_system_order(view: &ClaudeRequest<'_>) -> Vec<Finding> {
+    let runs: Vec<_> = view.messages.chunk_by(|a, b| a.speaker == b.speaker).collect();
+    let mut findings = Vec::new();
+    let mut start = 0;
+    for (index, systems) in runs.iter().enumerate() {
+        let users = runs.get(index + 1).copied().unwrap_or_default();
+        findings.extend(misplaced_system(systems, users, start));
+        start += systems.len();
+    }
+    findings
+}
+
+/// Reports a run of system messages that precedes a run of user messages. `start` is the index of
+/// the first system message.
+fn misplaced_system(
+    systems: &[ClaudeMessage<'_>],
+    users: &[ClaudeMessage<'_>],
+    start: usize,
+) -> Option<Finding> {
+    let is_misplaced = systems.first()?.speaker == ClaudeSpeaker::System
+        && users.first()?.speaker == ClaudeSpeaker::User;
+    let has_content = |message: &ClaudeMessage<'_>| !message.blocks.is_empty();
+    let last = systems.iter().rposition(has_content).filter(|_| is_misplaced)?;
+    let (number, message) = (start + last, systems.get(last)?);
+    let kept = systems.iter().filter(|message| !has_content(message));
+    let moved = systems.iter().filter(|message| has_content(message));
+    let ordered = kept.chain(users).chain(moved);
+    let pairs = systems.iter().chain(users).zip(ordered);
+    let edits: Vec<_> = pairs
+        .filter(|(old, new)| old.node.range() != new.node.range())
+        .map(|(old, new)| Edit::Replace(old.node.range(), new.node.json()))
+        .collect();
+    let error = format!(
+        "messages.{number}: role 'system' must precede an 'assistant' message or end the array"
+    );
+    let place = message.node.get("role").unwrap_or(message.node);
+    let sentence = "a user message follows this system message";
+    let finding = Finding::at(&rules::SYSTEM_MESSAGE_ORDER, place, sentence);
+    let finding = finding.with_path(format!("messages.{number}")).with_provider_error(error);
+    Some(finding.fixed_by("moves the system message after the user message", edits))
+}
+
+/// Checks that each `fallback` block is between the thoughts that it separated in its response.
+fn check_fallbacks(inspection: &mut Inspection<'_, '_, '_>) {
+    let (view, case) = (inspection.view, inspection.case);
+    let mut findings = Vec::new();
+    for reply in case.prior().exchanges().iter().filter_map(|exchange| exchange.reply.as_ref()) {
+        for (index, fallback) in reply.items.iter().enumerate() {
+            let Some(issued) = issued_fallback(fallback) else { continue };
+            let (earlier, rest) = reply.items.split_at(index);
+            let later = rest.get(1..).unwrap_or_default();
+            let Some(number) = inspection.message_of_reply(reply) else { continue };
+            let Some(turn) = view.turn_of(number) else { continue };
+            let blocks: Vec<_> = view.blocks_of_turn(turn).collect();
+            let is_of = |items: &[Item], block: &ClaudeBlock<'_>| {
+                let is_it = |item: &Item| inspection.replays(block, item);
+                block.kind.is_thinking() && items.iter().any(is_it)
+            };
+            let before = blocks.iter().rposition(|block| is_of(earlier, block));
+            let after = blocks.iter().position(|block| is_of(later, block));
+            let (Some(before), Some(after)) = (before, after) else { continue };
+            let is_fallback =
+                |block: &&ClaudeBlock<'_>| block.node.get("type").is_some_and(|t| t.is("fallback"));
+            let between = blocks.get(before..after).unwrap_or_default();
+            let Some(next) = blocks.get(after).filter(|_| !between.iter().any(is_fallback)) else {
+                continue;
+            };
+            let own = blocks.iter().copied().filter(is_fallback);
+            let moved = own.filter(|block| inspection.replays(block, fallback)).last();
+            let mut edits = vec![Edit::InsertBefore(next.node.range(), vec![issued])];
+            edits.extend(moved.map(|block| Edit::Remove(block.node.range())));
+            let message = match moved {
+                Some(_) => "a `fallback` block was issued before this block and is elsewhere",
+                None => "a `fallback` block was issued before this block and is missing",
+            };
+            let finding = Finding::at(&rules::FALLBACK_MOVED, next.node, message);
+            let finding = finding.with_path(next.path());
+            findings.push(finding.fixed_by("restores the `fallback` block", edits));
+        }
+    }
+    inspection.extend(findings);
+}
+
+/// Returns a `fallback` block in the form that a request uses; `None` for other Items.
+fn issued_fallback(item: &Item) -> Option<Json> {
+    let native = item.native_on(&rules::FALLBACK_MOVED.wire)?;
+    let is_fallback = native.json.tree().root().get("type").is_some_and(|t| t.is("fallback"));
+    is_fallback.then(|| match native.side {
+        Direction::Response => wire::project(&native.json),
+        Direction::Request => native.json.clone(),
+    })
 }
 
 fn check_binding(view: &ClaudeRequest<'_>) -> Option<Finding> {

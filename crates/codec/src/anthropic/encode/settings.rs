@@ -54,9 +54,9 @@ fn put_thinking(
     messages: &[Json],
 ) -> (ThinkingMode, Option<u64>) {
     let is_loop_unsigned = contract::lacks_leading_thinking(messages);
-    let decision = match &call.settings.reasoning {
+    let decision = match cross_wire::requested_reasoning(call, draft.wire()) {
         Some(reasoning) => {
-            claude::decide_thinking(draft, reasoning, &call.target.profile, is_loop_unsigned)
+            claude::decide_thinking(draft, &reasoning, &call.target.profile, is_loop_unsigned)
         }
         None => ThinkingSettings::unset(),
     };

@@ -1,7 +1,7 @@
 //! Checks that tool calls and results are paired, adjacent, and have ids that the endpoint accepts.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use throughline_core::{CallId, CallIds};
 use throughline_json::{self as json, Node};
@@ -20,6 +20,7 @@ pub(super) fn check(view: &ChatRequest<'_>, findings: &mut Findings<'_>) {
     let calls = PairedCalls::new(view);
     calls.check_unanswered(findings);
     calls.check_orphans(findings);
+    calls.check_repeated(findings);
     calls.check_ids(findings);
 }
 
@@ -30,6 +31,9 @@ struct PairedCalls<'v> {
     /// Maps each call id to the message indexes of its results that are outside any batch, in
     /// order.
     orphans: HashMap<Cow<'v, str>, Vec<usize>>,
+    /// Message indexes of the results whose call already has a result, each with the index of the
+    /// first result.
+    repeated: BTreeMap<usize, usize>,
 }
 
 /// A message with tool calls, and the result messages that directly follow.
@@ -43,26 +47,34 @@ impl<'v> PairedCalls<'v> {
     fn new(view: &'v ChatRequest<'v>) -> Self {
         let mut batches: Vec<CallBatch<'v>> = Vec::new();
         let mut orphans: HashMap<Cow<'v, str>, Vec<usize>> = HashMap::new();
-        let mut open: HashSet<Cow<'v, str>> = HashSet::new();
+        let mut repeated = BTreeMap::new();
+        // The results of each open call. Several calls of a message can have the same id.
+        let mut open: HashMap<Cow<'v, str>, (usize, Vec<usize>)> = HashMap::new();
         for (number, msg) in view.messages.iter().enumerate() {
             if msg.role != ChatRole::Tool {
                 open.clear();
                 if msg.role == ChatRole::Assistant && !msg.calls.is_empty() {
-                    open = msg.calls.iter().filter_map(|call| id_of(*call)).collect();
+                    for id in msg.calls.iter().filter_map(|call| id_of(*call)) {
+                        open.entry(id).or_default().0 += 1;
+                    }
                     batches.push(CallBatch { number, msg, answers: &[] });
                 }
                 continue;
             }
             let Some(id) = msg.answers.and_then(Node::text) else { continue };
-            match batches.last_mut().filter(|_| open.contains(&id)) {
-                Some(batch) => {
+            match batches.last_mut().zip(open.get_mut(&id)) {
+                Some((batch, (calls, results))) => {
+                    if let Some(first) = results.first().filter(|_| results.len() >= *calls) {
+                        repeated.insert(number, *first);
+                    }
+                    results.push(number);
                     let answers = view.messages.get(batch.number + 1..=number);
                     batch.answers = answers.unwrap_or_default();
                 }
                 None => orphans.entry(id).or_default().push(number),
             }
         }
-        Self { view, batches, orphans }
+        Self { view, batches, orphans, repeated }
     }
 
     fn check_unanswered(&self, findings: &mut Findings<'_>) {
@@ -124,6 +136,20 @@ impl<'v> PairedCalls<'v> {
         }
     }
 
+    fn check_repeated(&self, findings: &mut Findings<'_>) {
+        for (number, first) in &self.repeated {
+            let Some(msg) = self.view.messages.get(*number) else { continue };
+            let id = msg.answers.and_then(Node::text).unwrap_or_default();
+            let message = format!("messages[{first}] already has the result of `{id}`");
+            findings.add(
+                Finding::at(&TOOL_CALL_UNANSWERED, msg.node, message)
+                    .with_severity(pairing_severity(self.view))
+                    .with_provider_error(repeated_error(self.view, &id, *first, *number))
+                    .fixed_by_removing(msg.node, "removes the repeated tool message"),
+            );
+        }
+    }
+
     /// Reports call ids that the endpoint rejects. The fix gives a call and its results the same
     /// new id.
     fn check_ids(&self, findings: &mut Findings<'_>) {
@@ -139,7 +165,10 @@ impl<'v> PairedCalls<'v> {
         }
         for CallBatch { number, msg, answers } in &self.batches {
             let mut named: HashMap<Cow<'_, str>, Vec<Node<'_>>> = HashMap::new();
-            for answer in answers.iter().filter_map(|answer| answer.answers) {
+            // Repeated results are removed, so they get no new id.
+            let kept = (number + 1..).zip(answers.iter());
+            let kept = kept.filter(|(number, _)| !self.repeated.contains_key(number));
+            for answer in kept.filter_map(|(_, answer)| answer.answers) {
                 named.entry(answer.text().unwrap_or_default()).or_default().push(answer);
             }
             for (position, call) in msg.calls.iter().enumerate() {
@@ -234,5 +263,22 @@ fn orphan_error(view: &ChatRequest<'_>, id: &str) -> Cow<'static, str> {
              with 'tool_calls'."
                 .into()
         }
+    }
+}
+
+/// Returns this endpoint's error for a second result of a call.
+fn repeated_error(
+    view: &ChatRequest<'_>,
+    id: &str,
+    first: usize,
+    second: usize,
+) -> Cow<'static, str> {
+    match view.case.target().provider.dialect.call_ids {
+        CallIds::Nine => "Not the same number of function calls and responses".into(),
+        CallIds::Plain | CallIds::Forty => format!(
+            "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in messages[{first}] \
+             and messages[{second}]."
+        )
+        .into(),
     }
 }

@@ -5,7 +5,7 @@ use throughline_core::{
 };
 
 use crate::audit::rule_book::declare_rules;
-use crate::chat::contract::{is_openai, requires_reasoning};
+use crate::chat::contract::{is_openai, limits_tools, requires_reasoning};
 
 declare_rules! {
     Wire::OPENAI_CHAT, "chat.toml";
@@ -22,6 +22,7 @@ declare_rules! {
     EFFORT_NOT_SUPPORTED = "openai-chat/effort-not-supported" if checks_efforts;
     SAMPLING_FIXED = "openai-chat/sampling-fixed" if checks_settings;
     MAX_TOKENS_RENAMED = "openai-chat/max-tokens-renamed" if rejects_max_tokens;
+    TOOLS_NEED_RESPONSES = "openai-chat/tools-need-responses" if limits_tools;
     TOOL_CALL_UNANSWERED = "chat/tool-call-unanswered";
     SIGNATURE_MISSING = "openrouter/signature-missing" if relays_to_anthropic;
     DETAILS_FRAGMENTED = "openrouter/details-fragmented" if relays_to_anthropic;

@@ -1,7 +1,7 @@
 //! Checks settings that the endpoint rejects for the requested model.
 
 use throughline_core::{ReasoningSwitch, ToolChoice};
-use throughline_json as json;
+use throughline_json::{self as json, Node};
 
 use crate::audit::{Edit, Finding, Findings, Fix};
 use crate::chat::contract::rules;
@@ -18,6 +18,7 @@ impl ChatRequest<'_> {
             );
         }
         findings.extend(self.check_token_limit());
+        findings.extend(self.check_tools());
         findings.extend(self.check_tool_choice());
         findings.extend(self.check_reasoning_format());
     }
@@ -93,6 +94,39 @@ impl ChatRequest<'_> {
         let finding = Finding::at(&rules::MAX_TOKENS_RENAMED, key.unwrap_or(old), message);
         let description = "renames `max_tokens` to `max_completion_tokens`";
         Some(finding.with_path("max_tokens").fixed_by(description, edits))
+    }
+
+    fn check_tools(&self) -> Option<Finding> {
+        let (target, profile) = (self.case.target(), self.case.profile());
+        let note = profile.notes.get("chat-tools").filter(|_| self.thinks)?;
+        let tools = self.root.present("tools")?;
+        let is_function = |tool: Node<'_>| tool.get("type").is_some_and(|kind| kind.is("function"));
+        if !tools.elements().any(is_function) {
+            return None;
+        }
+        let effort = self.root.present("reasoning_effort");
+        let can_stop = profile.efforts.iter().any(|effort| effort == "none");
+        let remedy = if note == "unless-none" {
+            "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+        } else {
+            "Please use /v1/responses instead."
+        };
+        let model = target.model();
+        let message = match effort.and_then(Node::text) {
+            Some(effort) => format!("{model} reasons with effort `{effort}` and has tools"),
+            None => format!("{model} reasons by default and has tools"),
+        };
+        let error = format!(
+            "Function tools with reasoning_effort are not supported for {model} in \
+             /v1/chat/completions. {remedy}"
+        );
+        let fix = can_stop.then(|| {
+            let (member, value) = ("reasoning_effort".to_owned(), json::string("none"));
+            let edit = Edit::Set(self.root.range(), member, value);
+            Fix::new("disables reasoning, so that the tools are accepted", [edit])
+        });
+        let finding = Finding::at(&rules::TOOLS_NEED_RESPONSES, effort.unwrap_or(tools), message);
+        Some(finding.with_provider_error(error).with_auto_fix(fix))
     }
 
     fn check_tool_choice(&self) -> Option<Finding> {

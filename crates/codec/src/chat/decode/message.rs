@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use throughline_core::{
     Body, Direction, HostedStep, Item, ItemId, ItemPosition, Origin, Outcome, Part,
-    ReasoningChannel as Channel, ReasoningFormat, Role, Seal, Thought, ThoughtKind, ToolCall,
-    ToolResult,
+    ReasoningChannel as Channel, ReasoningFormat, ReasoningSource, Role, Seal, Thought,
+    ThoughtKind, ToolCall, ToolResult,
 };
 use throughline_json::{self as json, Json, Label, Name, Node, work};
 
@@ -21,7 +21,7 @@ use crate::{DecodeContext, draft};
 /// The reasoning format of inline tags.
 pub(in crate::chat) const INLINE_TAGS: &str = "inline-tags";
 /// The reasoning format of Mistral's `thinking` chunks.
-pub(in crate::chat) const THINKING_CHUNK: &str = "mistral-thinking-chunk";
+pub(crate) const THINKING_CHUNK: &str = "mistral-thinking-chunk";
 
 /// Splits a message into its Items. An empty message becomes one Item that holds the whole
 /// message.
@@ -223,6 +223,11 @@ pub(in crate::chat) fn read_tagged_thought(
 ) -> Item {
     let mut thought = issued_thought(inner, ThoughtKind::Text, INLINE_TAGS);
     thought.whole = is_whole;
+    // A model that does not reason natively writes tags only because a prompt requested them.
+    let target = &reader.context.target;
+    if target.provider.dialect.channel != Channel::Tags && !target.profile.can_think() {
+        thought.source = ReasoningSource::NonReasonerModel;
+    }
     let mut native = reader.native(json::string(raw), None);
     native.slot = Label::Borrowed(slot::CONTENT);
     reader.item(place, Role::Assistant, Body::Thought(thought), native)

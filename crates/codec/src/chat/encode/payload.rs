@@ -27,10 +27,6 @@ pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Cha
         Channel::ReasoningContent => field(message, "reasoning_content"),
         Channel::Reasoning => field(message, "reasoning"),
         Channel::Thinking => field(message, "thinking"),
-        Channel::Chunks if is_chunk(root) => {
-            message.add(&slot::list_slot(slot::CONTENT, 0), payload.clone(), "");
-            true
-        }
         Channel::Chunks => text(None).is_some_and(|text| {
             message.add(&slot::list_slot(slot::CONTENT, 0), thinking_chunk(&text), &text);
             true
@@ -48,6 +44,12 @@ pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Cha
 /// Adds reasoning in any dialect. A bare text is added to the message field `field`.
 fn add_any_dialect(message: &mut ChatMessageBuilder, root: Node<'_>, field: &'static str) -> bool {
     let detail = slot::list_slot(slot::DETAILS, 0);
+    if is_chunk(root) {
+        // The chunk is built again, so that it cannot be another part of the content.
+        let text = chunk_text(root);
+        message.add(&slot::list_slot(slot::CONTENT, 0), thinking_chunk(&text), &text);
+        return true;
+    }
     let mut has_added = false;
     let mut put = |slot: &str, part: Node<'_>| {
         message.add(slot, part.json(), &part.text().unwrap_or_default());
@@ -57,8 +59,6 @@ fn add_any_dialect(message: &mut ChatMessageBuilder, root: Node<'_>, field: &'st
         put(field, root);
     } else if is_detail(root) {
         put(&detail, root);
-    } else if is_chunk(root) {
-        put(&slot::list_slot(slot::CONTENT, 0), root);
     } else if root.is_array() {
         root.elements().for_each(|part| put(&detail, part));
     } else {

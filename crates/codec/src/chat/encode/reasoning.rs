@@ -42,7 +42,7 @@ pub(super) fn put_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, 
         ReasoningSwitch::Toggle => put_toggle(draft, reasoning, profile),
         ReasoningSwitch::Think => put_think(draft, reasoning, profile),
         ReasoningSwitch::Object => return put_object(draft, reasoning),
-        ReasoningSwitch::Flag => return put_flag(draft, reasoning),
+        ReasoningSwitch::Flag => return put_flag(draft, reasoning, profile),
         ReasoningSwitch::None => None,
     };
     if let Some(budget) = reasoning.budget_tokens.filter(|_| !is_off) {
@@ -150,10 +150,20 @@ fn put_toggle(
     effort
 }
 
-fn put_flag(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
+fn put_flag(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) {
     let is_on = !reasoning.is_off();
     draft.put("enable_thinking", is_on.into());
-    let of_effort = || reasoning.effort.as_deref().map(|effort| effort::budget(Some(effort)));
+    // Newer models accept an effort. For older models it becomes a budget.
+    let takes_effort = profile.notes.contains_key("default-effort");
+    let effort = reasoning.effort.as_deref().filter(|_| takes_effort && is_on);
+    let effort = effort.and_then(|effort| effort::supported_effort(draft, effort, profile));
+    if effort.is_some() || draft.source_value("reasoning_effort").is_some() {
+        draft.set("reasoning_effort", effort.as_deref().map(json::string));
+    }
+    let of_effort = || {
+        let effort = reasoning.effort.as_deref().filter(|_| !takes_effort);
+        effort.map(|effort| effort::budget(Some(effort)))
+    };
     let budget = reasoning.budget_tokens.or_else(of_effort).filter(|_| is_on);
     if budget.is_some() || draft.source_value("thinking_budget").is_some() {
         draft.set("thinking_budget", budget.map(Json::from));

@@ -10,6 +10,10 @@ use crate::chat::{WIRE, slot, wire};
 use crate::events;
 use crate::object::put_all_with;
 
+/// The strings that repeat a Thought from another wire. Clients of DeepSeek and vLLM read
+/// `reasoning_content`; clients of OpenRouter, Groq and Ollama read `reasoning`.
+pub(in crate::chat) const FOREIGN_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+
 /// Encodes a whole response. A reply that came from this wire keeps its original shape.
 pub(in crate::chat) fn encode_reply(reply: &Reply) -> Json {
     let extras = events::own_extras(reply, &WIRE);
@@ -77,10 +81,12 @@ fn extras_below<'e>(
 
 fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Json {
     let mut gathered = ChatMessageBuilder::default();
+    let mut thoughts = 0;
     for item in &reply.items {
-        if let Some((slot, part)) = reply_part(item) {
+        if let Some((slot, part)) = reply_part(item, thoughts) {
             gathered.add(&slot, part, item.visible().unwrap_or_default());
         }
+        thoughts += u64::from(matches!(item.body, Body::Thought(_)));
     }
     let mut members = gathered.members(false);
     for (key, value) in extras_below(extras, pointer) {
@@ -96,8 +102,9 @@ fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Jso
 }
 
 /// Returns an Item's slot and response JSON. A Thought from another wire is written without its
-/// Seals.
-pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
+/// Seals, as the detail number `thoughts` and in the reasoning strings, because clients of this
+/// wire differ in the member that they read.
+pub(in crate::chat) fn reply_part(item: &Item, thoughts: u64) -> Option<(String, Json)> {
     if let Some(native) = item.native_on(&WIRE) {
         return Some((native.slot.to_string(), native.json.clone()));
     }
@@ -106,7 +113,10 @@ pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
             Some((slot::CONTENT.to_owned(), json::string(text)))
         }
         Body::Thought(thought) if !thought.content.is_empty() => {
-            Some(("reasoning_content".to_owned(), json::string(&thought.content)))
+            let detail = object! {
+                "type": "reasoning.text", "text": thought.content, "index": thoughts,
+            };
+            Some((format!("{}/{thoughts}+{}", slot::DETAILS, FOREIGN_FIELDS.join("+")), detail))
         }
         Body::Call(call) => {
             let write = |o: &mut json::Object<'_>| {

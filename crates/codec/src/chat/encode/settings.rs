@@ -15,10 +15,13 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
     // on whether the model reasons.
     let is_reconsidered = is_asked_anew || draft.is_retargeted();
     if is_asked_anew || draft.is_retargeted() && has_own_switch(draft, call) {
-        match &call.settings.reasoning {
-            Some(reasoning) => reasoning::put_reasoning(draft, reasoning, call),
+        match cross_wire::requested_reasoning(call, draft.wire()) {
+            Some(reasoning) => reasoning::put_reasoning(draft, &reasoning, call),
             None => reasoning::remove_reasoning(draft),
         }
+    }
+    if is_reconsidered || draft.source().is_none() {
+        stop_reasoning_for_tools(draft, call, tools);
     }
     if wire::uses_ollama_api(&call.target) {
         put_ollama_settings(draft, call);
@@ -32,6 +35,25 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
     put_stream(draft, call);
 }
 
+/// Disables reasoning if the endpoint would reject the tools otherwise.
+fn stop_reasoning_for_tools(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
+    let reasons = contract::will_reason(&call.target, call.settings.reasoning.as_ref());
+    let is_function =
+        |tool: &Json| tool.tree().root().get("type").is_some_and(|kind| kind.is("function"));
+    if !reasons || !contract::limits_tools(&call.target) || !tools.iter().any(is_function) {
+        return;
+    }
+    if call.target.profile.efforts.iter().any(|effort| effort == "none") {
+        let message = "this API does not accept tools while the model reasons; `none` was sent";
+        draft.warn("reasoning", message);
+        draft.put("reasoning_effort", json::string("none"));
+    } else {
+        let message = "this API does not accept tools while the model reasons, and this model \
+                       always reasons; use the Responses API";
+        draft.warn("tools", message);
+    }
+}
+
 /// Returns whether the source request configures reasoning with this endpoint's members. Members of
 /// other dialects stay unchanged.
 fn has_own_switch(draft: &Draft<'_>, call: &Call) -> bool {
@@ -39,7 +61,7 @@ fn has_own_switch(draft: &Draft<'_>, call: &Call) -> bool {
         ReasoningSwitch::Effort => &["reasoning_effort"],
         ReasoningSwitch::Object => &["reasoning"],
         ReasoningSwitch::Toggle => &["thinking", "reasoning_effort"],
-        ReasoningSwitch::Flag => &["enable_thinking", "thinking_budget"],
+        ReasoningSwitch::Flag => &["enable_thinking", "thinking_budget", "reasoning_effort"],
         ReasoningSwitch::Think => &["think"],
         ReasoningSwitch::None => &[],
     };

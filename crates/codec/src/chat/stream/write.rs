@@ -24,6 +24,7 @@ pub(in crate::chat) struct ChatEncoder {
     is_own: bool,
     parts: BTreeMap<u32, StreamedPart>,
     calls: u64,
+    thoughts: u64,
     /// Whether the content is a list of parts.
     has_list: bool,
 }
@@ -46,6 +47,9 @@ enum OutputMode {
         text: &'static str,
         index: Option<u64>,
     },
+    /// A thought from another wire with this number, which is emitted in fragments of a detail and
+    /// of the strings that repeat the detail.
+    Foreign(u64),
     Call(u64),
 }
 
@@ -119,7 +123,8 @@ impl ChatEncoder {
     /// names the slot.
     fn thought_mode(&mut self, thought: &Thought) -> OutputMode {
         if !self.is_own {
-            return OutputMode::Fields(vec!["reasoning_content"]);
+            self.thoughts += 1;
+            return OutputMode::Foreign(self.thoughts - 1);
         }
         let format = thought.format.as_str();
         let fields: Vec<_> = slot::fields(format).collect();
@@ -141,7 +146,10 @@ impl ChatEncoder {
         let Some(part) = self.parts.get_mut(&index) else { return Vec::new() };
         let piece = match (delta, &part.mode) {
             (Delta::Text(piece), OutputMode::Content)
-            | (Delta::Thought(piece), OutputMode::Fields(_) | OutputMode::Detail { .. }) => piece,
+            | (
+                Delta::Thought(piece),
+                OutputMode::Fields(_) | OutputMode::Detail { .. } | OutputMode::Foreign(_),
+            ) => piece,
             // The source may have omitted empty arguments, so wait for the complete call.
             (Delta::Args(piece), OutputMode::Call(_)) if !self.is_own || &**piece != "{}" => piece,
             // This wire sends arguments only as text, so other deltas are emitted when the call is
@@ -168,6 +176,13 @@ impl ChatEncoder {
                 (slot::DETAILS): [{
                     "type": format!("reasoning.{text}"), (text): piece, "index": index,
                 }],
+            }),
+            OutputMode::Foreign(index) => self.chunk(|o| {
+                for field in reply::FOREIGN_FIELDS {
+                    o.string(field, piece);
+                }
+                let detail = object! { "type": "reasoning.text", "text": piece, "index": *index };
+                o.list(slot::DETAILS, [&detail]);
             }),
             OutputMode::Call(number) => self.call(members! {
                 "index": *number, "function": { "arguments": piece },
@@ -198,6 +213,14 @@ impl ChatEncoder {
         }
         match mode {
             OutputMode::Whole => frames.extend(self.whole_chunk(item)),
+            OutputMode::Foreign(_) if text.is_empty() => frames.extend(self.whole_chunk(item)),
+            // The text is already sent. The last fragment of the detail has the other members.
+            OutputMode::Foreign(_) => frames.extend(node.map(|node| {
+                let others = json::object(|o| copy_members(o, members_except(node, &["text"])));
+                self.chunk(|o| {
+                    o.list(slot::DETAILS, [&others]);
+                })
+            })),
             OutputMode::Content | OutputMode::Fields(_) => {}
             OutputMode::Detail { text: text_key, .. } => {
                 let fields: Vec<_> = slot::fields(slot_name).collect();
@@ -227,7 +250,7 @@ impl ChatEncoder {
 
     /// Builds the chunk for a part that is emitted whole.
     fn whole_chunk(&mut self, item: &Item) -> Option<Frame> {
-        let (slot_name, part) = reply::reply_part(item)?;
+        let (slot_name, part) = reply::reply_part(item, self.thoughts.saturating_sub(1))?;
         let number = self.calls;
         Some(match slot::first_member(&slot_name) {
             slot::CONTENT if part.bytes().first() == Some(&b'"') => self.chunk(members! {

@@ -16,6 +16,8 @@ declare_rules! {
     THINKING_MODIFIED = "bedrock/thinking-modified" if is_claude, prior 1 2;
     THINKING_DROPPED = "bedrock/thinking-dropped" if is_claude, prior 1 2;
     PREFIX_CHANGED = "bedrock/prefix-changed" if is_bound_claude, prior 1 2;
+    EARLIER_THINKING_MISSING = "bedrock/earlier-thinking-missing"
+        if is_bound_claude, prior 1 2 3 4;
     MODE_NOT_SUPPORTED = "bedrock/mode-not-supported" if is_claude;
     BUDGET_TOO_SMALL = "bedrock/budget-too-small" if is_claude;
     BUDGET_NOT_BELOW_MAX_TOKENS = "bedrock/budget-not-below-max-tokens" if is_claude;
@@ -39,6 +41,7 @@ pub(super) static BOOK: ClaudeRules = ClaudeRules {
     error_prefix: "The model returned the following errors: ",
     unanswered: unanswered_error,
     unasked: unmatched_result_error,
+    repeated: unmatched_result_error,
     forced_tools,
     free_choice: |_| object! { "auto": {} },
     project: wire::project,

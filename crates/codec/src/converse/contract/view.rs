@@ -72,6 +72,7 @@ fn settings(body: Node<'_>) -> ClaudeSettings<'_> {
     ClaudeSettings {
         thinking: field("thinking"),
         output_config,
+        message_efforts: Vec::new(),
         efforts: effort.into_iter().collect(),
         sampling: sampling.into_iter().filter_map(|(key, value)| Some((key, value?))).collect(),
         max_tokens: at("/inferenceConfig/maxTokens"),

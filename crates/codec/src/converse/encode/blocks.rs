@@ -7,6 +7,7 @@ use throughline_core::{
 use throughline_json::{self as json, Json};
 
 use crate::converse::encode::ConverseWriter;
+use crate::converse::reasoning_items::caller_part;
 use crate::converse::wire::{self, ConverseBlockKind as Kind};
 use crate::converse::{WIRE, contract};
 use crate::draft::{self, Draft};
@@ -23,7 +24,7 @@ impl ConverseWriter<'_> {
         if is_text || item.native_on(&WIRE).is_some() {
             return self.block(draft, item, None);
         }
-        (None, draft::elided_fate(item, ElisionReason::NotOnThisWire))
+        (None, cross_wire::unsupported_fate(item, ElisionReason::NotOnThisWire))
     }
 
     /// Encodes an Item as a content block and returns its Fate.
@@ -50,9 +51,14 @@ impl ConverseWriter<'_> {
                 None => omitted(ElisionReason::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => omitted(seals_why),
-            Body::Thought(thought) => {
-                cross_wire::thought(draft, self.call, (item, thought), &WIRE, text_block)
-            }
+            Body::Thought(thought) => cross_wire::thought(
+                draft,
+                self.call,
+                (item, thought),
+                &WIRE,
+                caller_part,
+                text_block,
+            ),
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
                 sent(object! {
@@ -63,7 +69,8 @@ impl ConverseWriter<'_> {
                 })
             }
             Body::Result(result) => sent(self.result_block(draft, result)),
-            Body::Hosted(_) | Body::Compaction | Body::Unknown => omitted(seals_why),
+            Body::Hosted(_) | Body::Compaction => omitted(seals_why),
+            Body::Unknown => (None, cross_wire::unsupported_fate(item, seals_why)),
         }
     }
 

@@ -80,7 +80,7 @@ fn put_reasoning(
     let mut max_tokens = call.settings.max_tokens;
     let mut decision = claude::ThinkingSettings::unset();
     let (mut config, mut effort_word) = (None, None);
-    if let Some(reasoning) = &call.settings.reasoning {
+    if let Some(reasoning) = cross_wire::requested_reasoning(call, draft.wire()).as_deref() {
         match FieldFormat::from_profile(profile) {
             FieldFormat::Claude => {
                 let is_loop_unsigned = lacks_leading_thinking(messages);

@@ -42,9 +42,9 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     let more = unrepresented_members(draft, call, "generationConfig.thinkingConfig");
     let is_reconsidered = draft.differs(|s| &s.reasoning) || is_retargeted;
     if is_reconsidered || !more.is_empty() {
-        let mut thinking = match &settings.reasoning {
+        let mut thinking = match cross_wire::requested_reasoning(call, draft.wire()) {
             _ if !is_reconsidered => ConfigChanges::new(),
-            Some(reasoning) => thinking_changes(draft, reasoning, &call.target.profile),
+            Some(reasoning) => thinking_changes(draft, &reasoning, &call.target.profile),
             None => without_thinking(),
         };
         thinking.extend(more);

@@ -3,6 +3,7 @@
 use throughline_core::{Extra, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice};
 use throughline_json::{Name, Node};
 
+use crate::cross_wire::CONFIGURATION_UPDATE;
 use crate::draft;
 use crate::responses::WIRE;
 
@@ -66,6 +67,23 @@ pub(super) fn settings(root: Node<'_>) -> Settings {
         parallel: root.get("parallel_tool_calls").and_then(Node::bool),
         reasoning: root.present("reasoning").and_then(reasoning),
         output: root.at("/text/format").and_then(output),
+    }
+}
+
+/// Applies the configuration updates in the input. The settings of an update hold until a later
+/// update replaces them, so the last value of each setting applies to the response.
+pub(super) fn apply_updates(settings: &mut Settings, input: Option<Node<'_>>) {
+    let is_update =
+        |element: &Node<'_>| element.get("type").is_some_and(|kind| kind.is(CONFIGURATION_UPDATE));
+    for update in input.into_iter().flat_map(Node::elements).filter(is_update) {
+        if let Some(effort) = update.at("/reasoning/effort").and_then(Node::name) {
+            let reasoning = settings.reasoning.get_or_insert_default();
+            reasoning.enabled = Some(&*effort != "none");
+            reasoning.effort = Some(effort);
+        }
+        if let Some(format) = update.at("/text/format") {
+            settings.output = output(format);
+        }
     }
 }
 

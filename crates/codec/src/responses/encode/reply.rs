@@ -122,14 +122,19 @@ pub(in crate::responses) fn output(
     }
 }
 
-/// Adds an id to a reasoning element that has none, because clients require an id.
+/// Adds an id to a reasoning or compaction element that has none, because clients require an id.
 fn with_id(element: &Json, new_id: impl Fn(&str) -> String) -> Json {
     let tree = element.tree();
     let root = tree.root();
-    if root.present("id").is_some() || root.name_of("type").as_deref() != Some("reasoning") {
+    let prefix = match root.name_of("type").as_deref() {
+        Some("reasoning") => "rs",
+        Some(kind) if wire::COMPACTION_TYPES.contains(&kind) => "cmp",
+        Some(_) | None => return element.clone(),
+    };
+    if root.present("id").is_some() {
         return element.clone();
     }
-    draft::with_member(element, "id", json::string(&new_id("rs")))
+    draft::with_member(element, "id", json::string(&new_id(prefix)))
 }
 
 fn output_text(text: &str) -> Json {

@@ -76,12 +76,12 @@ fn put_reasoning(draft: &mut Draft<'_>, call: &Call) {
         drop_reasoning(draft, call);
         return;
     }
-    let Some(reasoning) = &call.settings.reasoning else {
+    let Some(reasoning) = cross_wire::requested_reasoning(call, draft.wire()) else {
         let nothing = ["effort", "summary", "generate_summary"].map(|key| (key, None));
         put_member(draft, "reasoning", &nothing);
         return;
     };
-    let effort = wanted_effort(draft, reasoning, profile);
+    let effort = wanted_effort(draft, &reasoning, profile);
     let effort = effort.and_then(|effort| effort::supported_effort(draft, &effort, profile));
     let stores = call.target.provider.dialect.stores;
     // An endpoint with plain reasoning does not offer summaries.
