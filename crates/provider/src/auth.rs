@@ -6,8 +6,11 @@ use throughline_core::{Credential, Provider, Wire};
 /// The header in which an endpoint expects its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// `x-api-key`, or `authorization` for an OAuth token.
+    /// `x-api-key`, or `authorization` for an OAuth token of Anthropic.
     Anthropic,
+    /// As [`Scheme::Anthropic`], and also `authorization` for an access token of Google Cloud or
+    /// Microsoft Entra.
+    CloudAnthropic,
     /// `authorization: Bearer`.
     Bearer,
     /// `api-key`, or `authorization` for a Microsoft Entra token.
@@ -20,7 +23,13 @@ impl Scheme {
     /// Returns the authentication scheme for a catalog entry and the host of its base URL.
     pub fn for_row(row: &Provider, host: &str) -> Self {
         if row.wire == Wire::ANTHROPIC_MESSAGES {
-            Scheme::Anthropic
+            // Other endpoints may issue API keys that look like access tokens.
+            match &*row.name {
+                "vertex-anthropic" | "anthropic-google" | "azure-anthropic" => {
+                    Scheme::CloudAnthropic
+                }
+                _ => Scheme::Anthropic,
+            }
         } else if row.wire == Wire::GEMINI {
             Scheme::Google
         } else if host.ends_with(".azure.com") || row.name.starts_with("azure") {
@@ -41,6 +50,10 @@ impl Scheme {
         let (own_header, token) = match self {
             Scheme::Bearer => (AUTHORIZATION, true),
             Scheme::Anthropic => (X_API_KEY, key.starts_with("sk-ant-oat")),
+            Scheme::CloudAnthropic => {
+                let prefixes = ["sk-ant-oat", "ya29.", "eyJ"];
+                (X_API_KEY, prefixes.iter().any(|prefix| key.starts_with(prefix)))
+            }
             Scheme::Azure => (API_KEY, key.starts_with("eyJ")),
             Scheme::Google => (X_GOOG_API_KEY, key.starts_with("ya29.") || key.starts_with("eyJ")),
         };

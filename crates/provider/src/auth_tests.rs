@@ -7,7 +7,8 @@ use super::{Scheme, strip_query_keys};
 
 #[test]
 fn debug_hides_keys_in_headers() {
-    for scheme in [Scheme::Anthropic, Scheme::Bearer, Scheme::Azure, Scheme::Google] {
+    let anthropic = [Scheme::Anthropic, Scheme::CloudAnthropic];
+    for scheme in anthropic.into_iter().chain([Scheme::Bearer, Scheme::Azure, Scheme::Google]) {
         for key in ["canary", "sk-ant-oat-canary", "eyJ-canary", "ya29.canary"] {
             let mut headers = HeaderMap::new();
             scheme.add(&mut headers, &Credential::new(key)).unwrap();

@@ -46,6 +46,36 @@ fn codec_paths_match_the_vendors_urls() {
     for (row, model, address) in [
         ("anthropic", "claude-opus-4-6", "https://api.anthropic.com/v1/messages"),
         ("deepseek-anthropic", "m", "https://api.deepseek.com/anthropic/v1/messages"),
+        (
+            "bedrock-mantle-anthropic",
+            "anthropic.claude-fable-5-2",
+            "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1/messages",
+        ),
+        (
+            "anthropic-aws",
+            "claude-fable-5-2",
+            "https://aws-external-anthropic.us-east-1.api.aws/v1/messages",
+        ),
+        (
+            "bedrock-mantle",
+            "openai.gpt-6-sol",
+            "https://bedrock-mantle.us-east-1.api.aws/v1/responses",
+        ),
+        (
+            "vertex-anthropic",
+            "claude-fable-5-2",
+            "https://aiplatform.googleapis.com/v1/projects/ours/locations/global/publishers/anthropic/models/claude-fable-5-2:rawPredict",
+        ),
+        (
+            "azure-anthropic",
+            "claude-fable-5-2",
+            "https://ours.services.ai.azure.com/anthropic/v1/messages",
+        ),
+        (
+            "anthropic-google",
+            "claude-fable-5-2",
+            "https://claude.googleapis.com/v1alpha/projects/ours/locations/global/workspaces/ours/invoke/v1/messages",
+        ),
         ("openai", "gpt-5.6", "https://api.openai.com/v1/responses"),
         ("openai-chat", "gpt-5.6", "https://api.openai.com/v1/chat/completions"),
         ("openrouter", "a/b", "https://openrouter.ai/api/v1/chat/completions"),
@@ -65,7 +95,10 @@ fn codec_paths_match_the_vendors_urls() {
     ] {
         let target = catalog.target_for(row, model, "mine").unwrap();
         let path = codec(&target.provider.wire).unwrap().path(&target, false);
-        let here = endpoint(row, &target.provider.base_url, CredentialSource::Caller);
+        let base_url = ["{resource}", "{project}", "{workspace}"]
+            .iter()
+            .fold(target.provider.base_url.to_string(), |url, part| url.replace(part, "ours"));
+        let here = endpoint(row, &base_url, CredentialSource::Caller);
         assert_eq!(url(&here, &path).as_deref(), Some(address), "{row}");
     }
 }
@@ -119,6 +152,9 @@ fn auth_scheme_comes_from_the_catalog_row() {
     for (row, scheme) in [
         ("anthropic", Scheme::Anthropic),
         ("deepseek-anthropic", Scheme::Anthropic),
+        ("azure-anthropic", Scheme::CloudAnthropic),
+        ("vertex-anthropic", Scheme::CloudAnthropic),
+        ("anthropic-google", Scheme::CloudAnthropic),
         ("openai", Scheme::Bearer),
         ("openrouter", Scheme::Bearer),
         ("azure", Scheme::Azure),

@@ -125,6 +125,9 @@ fn find_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(Option<String>
     let (address, variable) = if is_self_hosted(row) {
         let (address, variable) = self_hosted_address(row, lookup)?;
         return Some((Some(address), variable));
+    } else if address.contains("{resource}") && row.wire == Wire::ANTHROPIC_MESSAGES {
+        let variable = "ANTHROPIC_FOUNDRY_RESOURCE";
+        (Some(address.replace("{resource}", &non_empty(variable, lookup)?)), variable)
     } else if address.contains("{resource}") {
         let variable = "AZURE_OPENAI_ENDPOINT";
         let endpoint = non_empty(variable, lookup)?;

@@ -86,8 +86,17 @@ fn bedrock_accepts_api_key_or_aws_keys_and_region() {
     let runtime = "https://bedrock-runtime.eu-west-1.amazonaws.com";
     assert_eq!(address("bedrock", &all), env_address(runtime, "AWS_REGION"));
     let usual = [("AWS_DEFAULT_REGION", "us-west-2")];
-    let mantle = "https://bedrock-mantle.us-west-2.api.aws/openai/v1";
+    let mantle = "https://bedrock-mantle.us-west-2.api.aws/v1";
     assert_eq!(address("bedrock-mantle", &usual), env_address(mantle, "AWS_DEFAULT_REGION"));
+    let claude = "https://bedrock-mantle.us-west-2.api.aws/anthropic";
+    let found = address("bedrock-mantle-anthropic", &usual);
+    assert_eq!(found, env_address(claude, "AWS_DEFAULT_REGION"));
+    let platform = "https://aws-external-anthropic.us-west-2.api.aws";
+    assert_eq!(address("anthropic-aws", &usual), env_address(platform, "AWS_DEFAULT_REGION"));
+    let foundry = [("ANTHROPIC_FOUNDRY_RESOURCE", "ours")];
+    let resource = "https://ours.services.ai.azure.com/anthropic";
+    let found = address("azure-anthropic", &foundry);
+    assert_eq!(found, env_address(resource, "ANTHROPIC_FOUNDRY_RESOURCE"));
     assert_eq!(address("anthropic", &all), None);
     assert_eq!(in_region(&row("bedrock"), "eu-west-1").as_deref(), Some(runtime));
     assert_eq!(in_region(&row("anthropic"), "eu-west-1"), None);

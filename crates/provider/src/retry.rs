@@ -64,7 +64,7 @@ impl RetryState {
         if self.retries >= self.policy.retries || !self.is_retryable(outcome) {
             return None;
         }
-        let requested = outcome.as_ref().ok().and_then(|response| requested_wait(response, now));
+        let requested = outcome.as_ref().ok().and_then(|response| response.retry_after(Some(now)));
         let wait = match requested {
             // Add jitter to the requested delay, so that clients do not retry simultaneously.
             Some(requested) => requested + requested.mul_f64(0.1 * random_fraction()),
@@ -98,31 +98,6 @@ impl RetryState {
         let doubled = self.policy.first_wait.saturating_mul(2_u32.saturating_pow(self.retries));
         doubled.min(self.policy.longest_wait).mul_f64(0.5 + 0.5 * random_fraction())
     }
-}
-
-/// Parses the retry delay that a response requests, in milliseconds, in seconds or as a date.
-fn requested_wait(response: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
-    let seconds = |text: &str, unit: f64| {
-        let number: f64 = text.trim().parse().ok()?;
-        Duration::try_from_secs_f64(number * unit).ok()
-    };
-    if let Some(wait) = response.header("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
-        return Some(wait);
-    }
-    let retry_after = response.header("retry-after")?;
-    seconds(retry_after, 1.0).or_else(|| {
-        // Compare the date with the provider's clock if the response includes its time.
-        let now = response.header("date").and_then(parse_http_date).unwrap_or(now);
-        Some(
-            Duration::try_from(parse_http_date(retry_after)?.duration_since(now))
-                .unwrap_or_default(),
-        )
-    })
-}
-
-/// Parses an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn parse_http_date(text: &str) -> Option<Timestamp> {
-    jiff::fmt::rfc2822::parse(text.trim()).ok().map(|date| date.timestamp())
 }
 
 /// Returns a random number between 0 and 1; 0.5 if the system provides no randomness.

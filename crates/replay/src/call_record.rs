@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `bodies.rs` | the bodies of a call and their delta encoding |
 //! | `report.rs` | the report: Fates, findings and repairs |
+//! | `transformations.rs` | the provider's own report on dropped reasoning |
 //! | `delta.rs` | the difference between two texts |
 //! | `disconnect.rs` | rate limiting after client disconnects |
 //! | `call_log.rs` | storing and finding call records |
@@ -27,6 +28,7 @@ mod call_view;
 mod delta;
 mod disconnect;
 mod report;
+mod transformations;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +36,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_codec::Verdict;
 use throughline_core::{
-    Disposition, Fate, Origin, Reply, Request, StopReason, Tenant, TurnId, UpstreamRequest, Usage,
-    Wire,
+    Disposition, Fate, Origin, Reply, Request, StopReason, Target, Tenant, TurnId, UpstreamRequest,
+    Usage, Wire,
 };
-use throughline_json::{self as json, Json, Name};
+use throughline_json::{self as json, Json, Name, Tree};
 use tokio::time::Instant;
 
 pub use crate::call_record::bodies::{Bodies, DeltaBase};
@@ -45,7 +47,8 @@ pub(crate) use crate::call_record::call_log::BaseLocation;
 pub use crate::call_record::call_log::CallLog;
 pub use crate::call_record::call_view::call_json;
 pub use crate::call_record::disconnect::DisconnectLimiter;
-pub use crate::call_record::report::report_json;
+pub use crate::call_record::report::{appended_messages, report_json};
+pub use crate::call_record::transformations::InputTransformation;
 use crate::turn::ParentTurn;
 
 /// Headers whose names contain one of these words are not stored.
@@ -68,6 +71,8 @@ pub struct CallRecord {
     pub arrived: Instant,
     /// The name of the provider account that is charged for the call.
     pub provider: Option<Name>,
+    /// The name of the account, if the provider has a pool of accounts.
+    pub account: Option<Name>,
     /// The provider's name for the model.
     pub model: Option<Name>,
     /// The number of targets that failed before the current target was tried.
@@ -76,6 +81,8 @@ pub struct CallRecord {
     pub verdict: Option<Verdict>,
     /// Counts of the Fates in the request that was sent; `None` if no request was sent.
     pub fates: Option<FateCounts>,
+    /// The provider's own report on the reasoning that it dropped.
+    pub transformations: Vec<InputTransformation>,
     /// The first part of the prefix that changed, if the change caused prefix-bound Seals to be
     /// removed.
     pub prefix_changed: Option<String>,
@@ -201,10 +208,12 @@ impl CallRecord {
             dialect,
             arrived: now,
             provider: None,
+            account: None,
             model: None,
             fallbacks: 0,
             verdict: None,
             fates: None,
+            transformations: Vec::new(),
             prefix_changed: None,
             status: None,
             first_byte: None,
@@ -282,6 +291,26 @@ impl CallRecord {
             answered: reply.origin.answered.clone(),
             stop: reply.stop.clone(),
         });
+    }
+
+    /// Records the provider's own report on the reasoning that it dropped, and sets the Fates of
+    /// the dropped content.
+    pub fn set_transformations(&mut self, reply: &Reply, target: &Target) {
+        self.transformations = InputTransformation::read_all(reply);
+        let Some(sent) = self.target.as_ref().filter(|_| !self.transformations.is_empty()) else {
+            return;
+        };
+        let Ok(account) = Tree::parse(self.texts.account.clone()) else { return };
+        let (path, body) = (sent.path.clone(), self.texts.sent.clone());
+        let request = Request { path, headers: Vec::new(), body };
+        let seals = transformations::seal_positions(&request, target);
+        let amended = report::amend_report(account.root(), &seals, &self.transformations);
+        self.texts.account = amended.json.bytes().clone();
+        if let Some(fates) = &mut self.fates {
+            fates.kept = fates.kept.saturating_sub(amended.kept);
+            fates.restored = fates.restored.saturating_sub(amended.restored);
+            fates.elided += amended.kept + amended.restored;
+        }
     }
 
     /// Records that the call failed. Drops the bodies if the request was neither audited nor sent.

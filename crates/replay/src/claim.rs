@@ -128,14 +128,16 @@ impl Claims {
     /// Whether a text contains a handle in the gateway's format: a Claim, call id or response id.
     pub fn contains_handles(text: &[u8]) -> bool {
         let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        // Every handle contains `tl1`, at its start or after five letters.
+        // Every handle contains `tl1`, at its start or after five letters. With six letters before
+        // it, the start of the word is unknown, and an occurrence before this one decides.
         FINDER.find_iter(text).any(|at| {
             let (before, after) = text.split_at_checked(at).unwrap_or_default();
             let letters_before = before.iter().rev().take(6).take_while(|byte| is_letter(byte));
             let letters_after = after.iter().take(MAX_HANDLE).take_while(|byte| is_letter(byte));
             let (start, end) = (letters_before.count(), letters_after.count());
             let word = text.get(at - start..at + end).unwrap_or_default();
-            word.len() > TURN_LETTERS
+            start < 6
+                && word.len() > TURN_LETTERS
                 && (Self::has_handle_format(word) || word.starts_with(RESPONSE.as_bytes()))
         })
     }

@@ -39,6 +39,8 @@ fn issued_handles_are_found_in_json() {
         assert!(!Claims::contains_handles(part_of_word.as_bytes()), "{part_of_word}");
     }
     assert!(!Claims::contains_handles("tl1".repeat(100_000).as_bytes()));
+    // A second `tl1` in a word, six letters after the first one.
+    assert!(!Claims::contains_handles(b"ctl1ccxtl1tlpa_cl"));
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Rewrites a reply for a caller whose dialect differs from the provider's. The field for opaque
 //! reasoning of each Thought contains a Claim, and tool calls get gateway ids. Clients send the
 //! Claims and ids back, so the gateway can identify the turn.
+//!
+//! The reply to a compaction request becomes one compaction item, whose Claim stands for the
+//! summary in the reply.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, CallId, Direction, Event, Item, NativePart, Origin, Reply, Tenant, Thought, TurnId, Wire,
+    Body, CallId, Direction, Event, Item, ItemId, ItemPosition, NativePart, Origin, Reply, Role,
+    StopReason, Tenant, Thought, TurnId, Wire,
 };
-use throughline_json::{self as json, Name};
+use throughline_json::{self as json, Json, Label, Name};
 
 use crate::claim::Claims;
 
@@ -22,6 +26,10 @@ pub struct ClaimRewriter {
     model: Option<Name>,
     /// The number of each tool call, by the provider's call id.
     calls: HashMap<Name, usize>,
+    /// The number of each Thought, by Item id.
+    thoughts: HashMap<ItemId, usize>,
+    /// Whether the reply is shown as one compaction item.
+    is_compaction: bool,
 }
 
 impl ClaimRewriter {
@@ -34,19 +42,56 @@ impl ClaimRewriter {
         node: TurnId,
         model: Option<Name>,
     ) -> Self {
-        Self { wire, claims, tenant, node, model, calls: HashMap::new() }
+        let (calls, thoughts, is_compaction) = (HashMap::new(), HashMap::new(), false);
+        Self { wire, claims, tenant, node, model, calls, thoughts, is_compaction }
+    }
+
+    /// Shows the reply as one compaction item of the Responses API. [`Replay::expand`] later
+    /// replaces the item with the summary in the reply.
+    ///
+    /// [`Replay::expand`]: crate::Replay::expand
+    #[must_use]
+    pub fn compacting(self) -> Self {
+        Self { is_compaction: true, ..self }
+    }
+
+    /// Returns whether the reply is shown as one compaction item.
+    pub fn is_compacting(&self) -> bool {
+        self.is_compaction
     }
 
     /// Rewrites the id, the model name and the Items of a whole reply.
     pub fn reply(&mut self, mut reply: Reply) -> Reply {
         reply.id = self.id(reply.id);
         reply.origin = self.origin(reply.origin);
+        if self.is_compaction {
+            reply.items = vec![self.compaction()];
+            reply.stop = StopReason::Done;
+            // These members describe the summary, not the compaction.
+            reply.extras.clear();
+            return reply;
+        }
         reply.items = reply.items.into_iter().map(|item| self.item(item)).collect();
         reply
     }
 
-    /// Rewrites one stream event. Events must be passed in order.
-    pub fn event(&mut self, event: Event) -> Event {
+    /// Rewrites one stream event. Events must be passed in order. An event of a compaction may
+    /// become no event or several events.
+    pub fn events(&mut self, event: Event) -> Vec<Event> {
+        if !self.is_compaction {
+            return vec![self.event(event)];
+        }
+        match event {
+            Event::Opened { .. } | Event::Delta { .. } | Event::Closed { .. } => Vec::new(),
+            Event::Ended(_) => {
+                let closed = Event::Closed { index: 0, item: Box::new(self.compaction()) };
+                vec![closed, self.event(event)]
+            }
+            other => vec![self.event(other)],
+        }
+    }
+
+    fn event(&mut self, event: Event) -> Event {
         match event {
             Event::Began { id, origin } => {
                 Event::Began { id: self.id(id), origin: self.origin(origin) }
@@ -73,21 +118,40 @@ impl ClaimRewriter {
     }
 
     /// Returns the id of the rewritten reply. In the Responses API, later requests refer to the
-    /// reply by its id, so the reply gets a gateway id.
+    /// reply by its id, so the reply gets a gateway id. A reply without an id, such as a reply of
+    /// Bedrock, gets the id of its turn: Claude Code joins replies with equal ids.
     fn id(&self, own: Option<Name>) -> Option<Name> {
-        if self.wire != Wire::OPENAI_RESPONSES {
-            return own;
-        }
-        Some(self.claims.response_id(&self.tenant, &self.node))
+        let prefix = match self.wire.as_str() {
+            "openai-responses" => {
+                return Some(self.claims.response_id(&self.tenant, &self.node));
+            }
+            "anthropic-messages" => "msg_",
+            "openai-chat" => "chatcmpl-",
+            _ => return own,
+        };
+        own.or_else(|| Some(Name::from(format!("{prefix}{}", self.node.0))))
     }
 
     fn item(&mut self, mut item: Item) -> Item {
         self.rename_call(&mut item.body);
         if let Body::Thought(thought) = &item.body {
             let claim = self.claims.claim(&self.tenant, &self.node);
-            item.native = claim_json(&self.wire, thought, &claim);
+            let next = self.thoughts.len();
+            let number = *self.thoughts.entry(item.id.clone()).or_insert(next);
+            item.native = claimed_part(&self.wire, thought, number, &claim);
             item.seals.clear();
         }
+        item
+    }
+
+    /// Returns the compaction item, which contains only the Claim.
+    fn compaction(&self) -> Item {
+        let claim = self.claims.claim(&self.tenant, &self.node);
+        let json = json::object!("type": "compaction", "encrypted_content": &*claim);
+        let native = NativePart::new(self.wire.clone(), Direction::Response, json);
+        let (id, place) = (ItemId::from("compaction"), ItemPosition::default());
+        let mut item = Item::new(id, place, Role::Assistant, Body::Compaction);
+        item.native = Some(NativePart { assembled: true, ..native });
         item
     }
 
@@ -102,10 +166,12 @@ impl ClaimRewriter {
     }
 }
 
-/// Renders a Thought in a dialect, with the Claim instead of the Thought's Seal. Returns `None` for
-/// other dialects, such as Chat Completions, in which only the call ids identify the turn.
-fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart> {
+/// Renders a Thought in a dialect, with the Claim instead of the Thought's Seal. `number` is the
+/// index of the Thought in the reply. Returns `None` for an unknown dialect, in which only the call
+/// ids identify the turn.
+fn claimed_part(wire: &Wire, thought: &Thought, number: usize, claim: &str) -> Option<NativePart> {
     let text = &*thought.content;
+    let mut slot = Label::Borrowed("");
     let json = match wire.as_str() {
         "anthropic-messages" => {
             json::object!("type": "thinking", "thinking": text, "signature": claim)
@@ -118,8 +184,38 @@ fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart>
             out.string("encrypted_content", claim);
         }),
         "gemini" => json::object!("text": text, "thought": true, "thoughtSignature": claim),
+        "openai-chat" => {
+            let (part, echoes) = claimed_detail(text, number, claim);
+            slot = Label::Owned(format!("reasoning_details/{number}{echoes}"));
+            part
+        }
+        "bedrock-converse" => {
+            let signed = json::object!("text": text, "signature": claim);
+            json::object!("reasoningContent": &json::object!("reasoningText": &signed))
+        }
         _ => return None,
     };
     let native = NativePart::new(wire.clone(), Direction::Response, json);
-    Some(NativePart { assembled: true, ..native })
+    Some(NativePart { assembled: true, slot, ..native })
 }
+
+/// Renders a Thought as an entry of `reasoning_details`, the only member of a chat message that can
+/// hold a Claim. Also returns the slots of the strings that repeat the readable text.
+fn claimed_detail(text: &str, number: usize, claim: &str) -> (Json, &'static str) {
+    let index = number as u64;
+    if text.is_empty() {
+        let detail = json::object!(
+            "type": "reasoning.encrypted", "data": claim, "format": "unknown", "index": index,
+        );
+        return (detail, "");
+    }
+    let detail = json::object!(
+        "type": "reasoning.text", "text": text, "signature": claim, "format": "unknown",
+        "index": index,
+    );
+    (detail, "+reasoning_content+reasoning")
+}
+
+#[cfg(test)]
+#[path = "claimed_tests.rs"]
+mod claimed_tests;

@@ -6,10 +6,14 @@
 //! | `chain.rs` | digests of the visible conversation |
 //! | `chain_cache.rs` | cache of the chains of earlier requests |
 //! | `capture.rs` | storing a reply as a turn of the Vault |
+//! | `continuation.rs` | replies that continue an interrupted turn |
 //! | `write_behind.rs` | write-behind of turns |
 //! | `request.rs` | capture and restore around a program's own HTTP client |
+//! | `expand.rs` | replacement of compaction items by the summaries they stand for |
 //! | `restore.rs` | matching the turns of a request to captured turns |
 //! | `compare.rs` | comparison of a client's turn with the captured one |
+//! | `named_ids.rs` | ids of a turn that the caller's other Items name |
+//! | `plain.rs` | whether dropped reasoning without a Seal is restored |
 //! | `unmask.rs` | detection of thoughts that a client sends back as text |
 //! | `splice.rs` | replacement of a client's Items by captured ones |
 //! | `ownership.rs` | which tenant received which provider-held object |
@@ -20,7 +24,11 @@ mod capture;
 mod chain;
 mod chain_cache;
 mod compare;
+mod continuation;
+mod expand;
+mod named_ids;
 mod ownership;
+mod plain;
 mod request;
 mod restore;
 mod splice;
@@ -32,10 +40,10 @@ mod write_behind;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_codec::IssuedSeals;
+use throughline_codec::{IssuedSeals, continuation_token};
 use throughline_core::{
-    Call, Disposition, EncodedRequest, ErasureEpoch, Evidence, Fate, Item, ItemId, Stage, Store,
-    StoreError, Tenant, TurnId, VaultKey, VaultLookup,
+    Call, Disposition, EncodedRequest, ErasureEpoch, Evidence, Fate, Item, ItemId, Origin, Stage,
+    Store, StoreError, Tenant, TurnId, VaultKey, VaultLookup,
 };
 use throughline_json::Name;
 
@@ -45,6 +53,7 @@ pub use crate::engine::capture::{OwnedTurn, Turn};
 use crate::engine::capture::{PreparedTurn, TurnKeys};
 pub use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::chain_cache::ChainCache;
+pub use crate::engine::expand::{CompactedInput, Expansion};
 pub use crate::engine::request::{ReplayError, RestoredRequest};
 use crate::engine::turn_cache::{Captured, TurnCache};
 use crate::engine::write_behind::PendingWrites;
@@ -174,9 +183,54 @@ impl Replay {
         &self,
         tenant: &Tenant,
         end_user: Option<&str>,
-        call: Call,
+        mut call: Call,
     ) -> Result<RestoredCall, StoreError> {
-        restore::restore(self, tenant, end_user, call).await
+        let expansion = self.expand(tenant, end_user, &mut call).await?;
+        let token = continuation_token(&call);
+        let mut restored = restore::restore(self, tenant, end_user, call).await?;
+        if let Some(token) = token {
+            let RestoredCall { call, conversation, .. } = &mut restored;
+            let user = (tenant, end_user);
+            let is_known = continuation::resume_turn(self, user, call, &token, conversation);
+            restored.has_foreign_token = !is_known.await?;
+        }
+        Ok(restored.with_expansion(expansion))
+    }
+
+    /// Returns the Origin of the conversation's newest captured turn that the endpoint of
+    /// `call.target` produced, from any account; `None` if no such turn was captured for this
+    /// caller. The account of this Origin can read the Seals of that turn.
+    pub async fn last_origin(
+        &self,
+        tenant: &Tenant,
+        end_user: Option<&str>,
+        call: &Call,
+    ) -> Result<Option<Arc<Origin>>, StoreError> {
+        restore::last_origin(self, tenant, end_user, call).await
+    }
+
+    /// Replaces the compaction items in a Call with the summaries that they stand for.
+    /// [`Replay::restore`] does the same; call `expand` only for a Call that is not restored, or
+    /// to inspect the problems first.
+    pub async fn expand(
+        &self,
+        tenant: &Tenant,
+        end_user: Option<&str>,
+        call: &mut Call,
+    ) -> Result<Expansion, StoreError> {
+        expand::expand(self, tenant, end_user, call).await
+    }
+
+    /// Returns the conversation that a provider's own compaction item replaces; `None` if the item
+    /// was not captured for this caller, or if the conversation was erased. `seal` is the item's
+    /// encrypted content, which only that provider can read.
+    pub async fn compacted_input(
+        &self,
+        tenant: &Tenant,
+        end_user: Option<&str>,
+        seal: &[u8],
+    ) -> Result<Option<CompactedInput>, StoreError> {
+        expand::compacted_input(self, tenant, end_user, seal).await
     }
 }
 
@@ -196,6 +250,8 @@ pub struct RestoredCall {
     pub findings: Vec<Finding>,
     /// The Seals in the matched turns, exactly as their providers issued them.
     pub issued: CapturedSeals,
+    /// Whether the Call continues an interrupted reply that was not captured for this caller.
+    pub has_foreign_token: bool,
     marks: HashMap<ItemId, LostParts>,
     left: Vec<Fate>,
 }
@@ -222,24 +278,46 @@ struct LostParts {
 }
 
 impl RestoredCall {
+    /// Adds the results of an earlier [`Replay::expand`] to the report.
+    #[must_use]
+    pub fn with_expansion(mut self, mut expansion: Expansion) -> Self {
+        expansion.set_parent(&mut self.conversation);
+        self.marks.extend(expansion.marks);
+        self.left.extend(expansion.left);
+        self.findings.extend(expansion.findings);
+        self
+    }
+
     /// Updates the Fates of the encoded Call: marks restored content as restored, and adds the
     /// Fates of content that was removed.
     pub fn account(&self, encoded: &mut EncodedRequest) {
-        for fate in &mut encoded.fates {
-            let Some(mark) = self.marks.get(&fate.item) else { continue };
-            let restored = |disposition: &mut Disposition| {
-                if *disposition == Disposition::Kept {
-                    *disposition = Disposition::Restored(mark.evidence.clone());
-                }
-            };
-            if mark.visible {
-                restored(&mut fate.visible);
-            }
-            let lost = fate.seals.iter_mut().zip(&mark.seals).filter(|(_, lost)| **lost);
-            lost.for_each(|(disposition, _)| restored(disposition));
-        }
-        encoded.fates.extend(self.left.iter().cloned());
+        account(&self.marks, &self.left, encoded);
     }
+}
+
+impl Expansion {
+    /// Updates the Fates of the encoded Call like [`RestoredCall::account`], for a Call that was
+    /// not restored.
+    pub fn account(&self, encoded: &mut EncodedRequest) {
+        account(&self.marks, &self.left, encoded);
+    }
+}
+
+fn account(marks: &HashMap<ItemId, LostParts>, left: &[Fate], encoded: &mut EncodedRequest) {
+    for fate in &mut encoded.fates {
+        let Some(mark) = marks.get(&fate.item) else { continue };
+        let restored = |disposition: &mut Disposition| {
+            if *disposition == Disposition::Kept {
+                *disposition = Disposition::Restored(mark.evidence.clone());
+            }
+        };
+        if mark.visible {
+            restored(&mut fate.visible);
+        }
+        let lost = fate.seals.iter_mut().zip(&mark.seals).filter(|(_, lost)| **lost);
+        lost.for_each(|(disposition, _)| restored(disposition));
+    }
+    encoded.fates.extend(left.iter().cloned());
 }
 
 /// The information about a request that is needed to capture its reply.
@@ -251,6 +329,9 @@ pub struct Conversation {
     pub chain: Chain,
     /// The captured turn that the request continues; `None` if no turn was found.
     pub parent: Option<ParentTurn>,
+    /// The newest captured turn whose request has the prefix that the target's Seals are bound to.
+    /// Another endpoint may have produced the turns after it.
+    pub signed: Option<ParentTurn>,
     /// The Items of the last model turn, if the request ends with that turn. The reply then
     /// continues the turn.
     pub open: Vec<Item>,
@@ -269,6 +350,7 @@ impl Conversation {
         let last = chain.turns().last().filter(|turn| turn.items.end == call.items.len());
         let open = last.and_then(|turn| call.items.get(turn.items.clone()));
         let (end_user, open) = (end_user.map(Name::from), open.unwrap_or_default().to_vec());
-        Self { end_user, chain, parent: None, open, era: ErasureEpoch::default() }
+        let (parent, signed) = (None, None);
+        Self { end_user, chain, parent, signed, open, era: ErasureEpoch::default() }
     }
 }

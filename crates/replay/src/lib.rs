@@ -16,7 +16,8 @@
 //!
 //! 1. a Claim;
 //! 2. an id or a Seal that identifies exactly one of the tenant's captured turns, if the tool calls
-//!    of both turns are equal;
+//!    of both turns are equal. The id may also be in the client's next Items, such as the id of an
+//!    approval request;
 //! 3. the complete chain: the system prompt and every visible turn. If several captured turns
 //!    match, the newest is used and the others are counted.
 //!
@@ -24,6 +25,10 @@
 //! never mixed. A captured turn is used only if it belongs to the request's end user. A turn that
 //! the client sent intact is not changed. Any other turn is replaced by the captured turn, with the
 //! client's edited text where the provider allows edits. Weaker evidence restores nothing.
+//!
+//! Reasoning without a Seal is restored only if the model uses it or the provider demands it. The
+//! target's profile and its provider's `replay_plain` decide. Otherwise the Thought gets a Fate
+//! with the reason.
 //!
 //! | module | contents |
 //! |---|---|
@@ -49,13 +54,13 @@ mod turn;
 
 pub use crate::call_record::{
     Bodies, CallLog, CallRecord, CaptureOutcome, DeltaBase, DisconnectLimiter, FateCounts,
-    call_json, report_json,
+    InputTransformation, appended_messages, call_json, report_json,
 };
 pub use crate::claim::{Claims, RandomnessError};
 pub use crate::claimed::ClaimRewriter;
 pub use crate::engine::{
-    CapturedSeals, Chain, ChainTurn, Conversation, OwnedTurn, Replay, ReplayError, RestoredCall,
-    RestoredRequest, Turn, VisibleDigests,
+    CapturedSeals, Chain, ChainTurn, CompactedInput, Conversation, Expansion, OwnedTurn, Replay,
+    ReplayError, RestoredCall, RestoredRequest, Turn, VisibleDigests,
 };
 pub use crate::finding::{Finding, RestoreIssue};
 pub use crate::objects::{

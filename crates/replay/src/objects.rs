@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use throughline_core::{Digest, Origin, Reply, Tenant, VaultKey, Wire};
+use throughline_core::{ACCOUNT_SEPARATOR, Digest, Origin, Reply, Tenant, VaultKey, Wire};
 use throughline_json::{Name, Node, words};
 
 use crate::claim::Claims;
@@ -113,9 +113,11 @@ pub struct ObjectId {
 }
 
 /// Returns the account that owns the objects from an Origin: the caller's own account if the
-/// caller's key was used, otherwise the endpoint.
+/// caller's key was used, the account if it is one of several at the provider, otherwise the
+/// endpoint.
 pub fn account_of(origin: &Origin) -> &str {
-    if origin.account.starts_with(Claims::CALLER_PREFIX) {
+    let is_one_of_several = origin.account.contains(ACCOUNT_SEPARATOR);
+    if origin.account.starts_with(Claims::CALLER_PREFIX) || is_one_of_several {
         &origin.account
     } else {
         &origin.endpoint
@@ -165,12 +167,9 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
         }
         Some(Family::Anthropic) => {
             add(ObjectKind::Container, extra_id("container"));
-            let thread = extra("thread");
-            let names_thread =
-                request.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some());
-            if thread.is_some() || names_thread {
+            if is_in_thread(reply, request) {
                 add(ObjectKind::Thread, reply.id.clone());
-                add(ObjectKind::Thread, thread.and_then(|tree| tree.root().name_of("id")));
+                add(ObjectKind::Thread, extra_id("thread"));
             }
         }
         Some(Family::Gemini) | None => return Vec::new(),
@@ -181,6 +180,14 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
         }
     }
     ids
+}
+
+/// Returns whether a reply belongs to one of Anthropic's message threads, whose later requests name
+/// the reply by its id. `request` is the body of the caller's request.
+pub(crate) fn is_in_thread(reply: &Reply, request: Option<&Bytes>) -> bool {
+    reply.origin.wire == Wire::ANTHROPIC_MESSAGES
+        && (reply.extras.iter().any(|(name, _)| &**name == "thread")
+            || request.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some()))
 }
 
 /// Returns the files and containers that the provider's tools created. Ids are taken only from

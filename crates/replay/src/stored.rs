@@ -157,6 +157,15 @@ impl StoredResponse {
         self.record.root().text_of("user").as_deref() == user
     }
 
+    /// Returns the account that produced the response, if the target's endpoint produced it.
+    pub fn account_at(&self, target: &Target) -> Option<Name> {
+        let root = self.record.root();
+        let is = |key: &str, value: &str| root.get(key).is_some_and(|node| node.is(value));
+        let origin = &target.origin;
+        let is_there = is("provider", &origin.provider) && is("endpoint", &origin.endpoint);
+        root.name_of("account").filter(|_| is_there)
+    }
+
     /// Whether the target produced this response and stores it itself.
     pub fn is_stored_at(&self, target: &Target) -> bool {
         let root = self.record.root();
@@ -190,7 +199,7 @@ impl StoredResponse {
     /// Expands a request that continues this response to the whole conversation; `None` if the
     /// conversation was erased.
     pub async fn unfolded(&self, replay: &Replay, body: &Bytes) -> Option<Bytes> {
-        let mut items = self.conversation(replay).await?;
+        let mut items = after_compaction(self.conversation(replay).await?);
         let tree = Tree::parse(body.clone()).ok()?;
         items.extend(elements(tree.root().present("input")));
         let members = tree.root().members();
@@ -204,6 +213,22 @@ impl StoredResponse {
 
 /// The request field with the id of the response to continue.
 pub const PREVIOUS_RESPONSE_ID: &str = "previous_response_id";
+
+/// Returns the items that still count after the last compaction: the compaction itself, the items
+/// after it, and all instructions.
+fn after_compaction(mut items: Vec<Json>) -> Vec<Json> {
+    let is = |item: &Json, key: &str, values: &[&str]| {
+        let tree = item.tree();
+        tree.root().get(key).is_some_and(|member| values.iter().any(|value| member.is(value)))
+    };
+    let Some(at) = items.iter().rposition(|item| is(item, "type", &["compaction_trigger"])) else {
+        return items;
+    };
+    let rest = items.split_off(at + 1);
+    items.retain(|item| is(item, "role", &["system", "developer"]));
+    items.extend(rest);
+    items
+}
 
 /// Returns the items of an `input`. A plain string becomes a user message.
 fn elements(input: Option<Node<'_>>) -> Vec<Json> {

@@ -192,12 +192,13 @@ impl<'s> Section<'s> {
 
     /// Returns the elements of an array of tables, such as `[[routes]]`.
     pub fn list(&self, key: &str, notes: &mut Diagnostics<'_>) -> Vec<Section<'s>> {
+        let path = self.path_of(key);
         let section = |value: &'s Value| {
-            let (path, header) = (key.to_owned(), format!("[[{key}]]"));
+            let (path, header) = (path.clone(), format!("[[{path}]]"));
             Some(Section { path, header, at: value.at, members: value.table()? })
         };
         let sections = |value: &'s Value| value.list()?.iter().map(section).collect();
-        let expected = format_args!("a list of tables: write [[{key}]]");
+        let expected = format_args!("a list of tables: write [[{path}]]");
         self.parse(key, sections, expected, notes).unwrap_or_default()
     }
 
@@ -225,6 +226,16 @@ impl<'s> Section<'s> {
         self.strings(key, example, |text| !text.trim().is_empty(), notes)
     }
 
+    /// Returns the strings in the list under a key, which may be empty.
+    pub fn any_texts(
+        &self,
+        key: &str,
+        example: &str,
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<Vec<(usize, &'s str)>> {
+        self.strings(key, example, |_| true, notes)
+    }
+
     /// Returns the non-empty string under a key, with `${NAME}` placeholders replaced.
     pub(crate) fn filled(
         &self,
@@ -243,7 +254,7 @@ impl<'s> Section<'s> {
         example: &str,
         notes: &mut Diagnostics<'_>,
     ) -> Option<Vec<String>> {
-        let texts = self.strings(key, example, |_| true, notes)?;
+        let texts = self.any_texts(key, example, notes)?;
         texts.into_iter().map(|(at, text)| notes.expand_variables(at, text)).collect()
     }
 

@@ -14,7 +14,7 @@ use throughline_core::{ElisionReason, LogId, Record, Tenant, Usage, kind, unpack
 use throughline_json::{Json, Name, Number};
 use throughline_spec::{
     AttemptEnd, PlanEvent, RedactionPolicy, RunEvent, RunFold, RunStatusEvent, ToolCallEvent,
-    ToolCallPhase,
+    ToolCallPhase, TracingConfig,
 };
 
 use crate::fold::turn::OpenTurn;
@@ -30,6 +30,17 @@ pub struct TraceOptions {
     pub log_data: bool,
     /// Redaction policy applied to the text.
     pub redaction: RedactionPolicy,
+}
+
+impl TraceOptions {
+    /// Applies the settings that are stored with a run. A run can leave content out of its trace,
+    /// but cannot add content that the process leaves out.
+    #[must_use]
+    pub fn with_run_settings(mut self, config: &TracingConfig) -> Self {
+        self.log_data &= config.log_data != Some(false);
+        self.thread_id = config.thread_id.clone().or(self.thread_id);
+        self
+    }
 }
 
 /// Builds the spans of one run from the records of its log.

@@ -29,8 +29,8 @@ pub use crate::fold::{Fold, TraceOptions};
 pub use crate::otlp::spans as otlp_spans;
 pub use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch};
 pub use crate::sink::{
-    FileSink, HttpSink, InvalidSink, OtlpSink, Retry, SendFuture, Sink, SinkError, SinkKind,
-    SinkOptions,
+    COGNIPEER_URL, FileSink, HttpSink, InvalidSink, OtlpSink, Retry, SendFuture, Sink, SinkError,
+    SinkKind, SinkOptions, bearer,
 };
 pub use crate::span::{Span, SpanKind, Value};
-pub use crate::tracer::{FollowGuard, Tracer, TracerOptions, load_session};
+pub use crate::tracer::{FollowGuard, Tracer, TracerOptions, load_session, run_tracing};

@@ -76,7 +76,7 @@ words! {
         File = "file",
         /// An HTTP endpoint that accepts sessions as JSON.
         Http = "http",
-        /// Like `Http`, for the Cognipeer console, which requires its own authentication header.
+        /// Like `Http`, for Cognipeer's console, which has a default URL and requires an API key.
         Cognipeer = "cognipeer",
         /// An OpenTelemetry collector; see [`OtlpSink`].
         Otlp = "otlp",
@@ -106,21 +106,40 @@ pub struct SinkOptions {
     pub headers: Vec<(Name, Credential)>,
 }
 
+/// Address of Cognipeer's hosted console.
+pub const COGNIPEER_URL: &str = "https://api.cognipeer.com/v1/client/tracing/sessions";
+
 /// Error for an invalid sink configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSink(pub String);
 
 impl SinkOptions {
+    /// Creates the options of a sink for Cognipeer's console with this API key. Set `to` for a
+    /// console at another address.
+    pub fn cognipeer(api_key: &Credential) -> Self {
+        let to = COGNIPEER_URL.to_owned();
+        Self { kind: SinkKind::Cognipeer, name: None, to, headers: vec![bearer(api_key)] }
+    }
+
     /// Checks the options and creates the sink.
     pub fn open(&self) -> Result<Box<dyn Sink>, InvalidSink> {
         let name = self.name.clone().unwrap_or_else(|| Name::from(self.kind.as_str()));
         Ok(match self.kind {
             SinkKind::File => Box::new(FileSink::new(name, &self.to)),
+            SinkKind::Cognipeer if self.to == COGNIPEER_URL && self.headers.is_empty() => {
+                let problem = "Cognipeer's hosted console needs an API key";
+                return Err(InvalidSink(problem.to_owned()));
+            }
             SinkKind::Http | SinkKind::Cognipeer => {
                 Box::new(HttpSink::new(name, &self.to, &self.headers)?)
             }
             SinkKind::Otlp => Box::new(OtlpSink::new(name, &self.to, &self.headers)?),
         })
     }
+}
+
+/// Returns the header that authenticates with an API key.
+pub fn bearer(api_key: &Credential) -> (Name, Credential) {
+    (Name::from("authorization"), Credential::new(format!("Bearer {}", api_key.reveal())))
 }

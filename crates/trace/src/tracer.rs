@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use throughline_core::{Clock, LogId, Store, StoreError, Tenant};
-use throughline_json::Name;
+use throughline_json::{Name, Node, Tree};
+use throughline_spec::{TraceSinkConfig, TraceSinkType, TracingConfig, TracingMode};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -13,13 +14,15 @@ use tokio::time::{Instant, timeout_at};
 use crate::deliver::{DeliveryReport, deliver, send};
 use crate::fold::{Fold, TraceOptions};
 use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch, session_id};
-use crate::sink::Sink;
+use crate::sink::{Sink, SinkKind, SinkOptions};
 use crate::span::Span;
 
 /// Number of records to read at a time.
 const PAGE: u32 = 256;
 
-/// Dependencies and settings of a tracer.
+/// Dependencies and settings of a tracer. An agent or a run can change some settings for its own
+/// traces; see [`TracingConfig`].
+#[derive(Clone)]
 pub struct TracerOptions {
     /// Store that contains the run logs.
     pub store: Arc<dyn Store>,
@@ -31,6 +34,11 @@ pub struct TracerOptions {
     pub content: TraceOptions,
     /// Destinations for the traces.
     pub sinks: Vec<Arc<dyn Sink>>,
+    /// Further sinks that receive only the traces of agents that name them.
+    pub named_sinks: Vec<Arc<dyn Sink>>,
+    /// Whether agents may also declare their own sinks, by path or URL. Turn this off if untrusted
+    /// callers declare agents.
+    pub accepts_agent_sinks: bool,
     /// Maximum time per sink and batch, including retries.
     pub patience: Duration,
 }
@@ -39,7 +47,7 @@ pub struct TracerOptions {
 #[derive(Clone)]
 pub struct Tracer {
     options: Arc<TracerOptions>,
-    work: Arc<Mutex<JoinSet<DeliveryReport>>>,
+    work: Arc<Mutex<JoinSet<Option<DeliveryReport>>>>,
 }
 
 /// Guard for a followed run. Drop the guard when this process stops driving the run.
@@ -63,19 +71,25 @@ impl Tracer {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while work.try_join_next().is_some() {}
         work.spawn(async move {
-            let report = follow(&options, &tenant, &run, delivered, released).await;
-            report.unwrap_or_else(|error| DeliveryReport {
+            let report = match run_options(&options, &tenant, &run).await {
+                Ok(None) => return None,
+                Ok(Some(options)) => follow(&options, &tenant, &run, delivered, released)
+                    .await
+                    .map_err(|error| format!("cannot read the run's log: {error}")),
+                Err(problem) => Err(problem),
+            };
+            Some(report.unwrap_or_else(|problem| DeliveryReport {
                 session: session_id(&tenant, &run),
                 status: Status::Partial,
-                errors: vec![Name::from(format!("cannot read the run's log: {error}"))],
+                errors: vec![Name::from(problem)],
                 dropped: 0,
-            })
+            }))
         });
         FollowGuard { _guard: guard }
     }
 
     /// Waits until the traces of all followed runs are delivered, but no longer than four times the
-    /// configured `patience`. Returns one report per run.
+    /// configured `patience`. Returns one report per traced run.
     pub async fn finish(&self) -> Vec<DeliveryReport> {
         let mut work =
             std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
@@ -84,7 +98,7 @@ impl Tracer {
         loop {
             match timeout_at(deadline, work.join_next()).await {
                 Ok(None) => return reports,
-                Ok(Some(report)) => reports.extend(report.ok()),
+                Ok(Some(report)) => reports.extend(report.ok().flatten()),
                 // Traces that are still not delivered are abandoned.
                 Err(_) => {
                     let errors = vec!["the trace was not delivered before the deadline".into()];
@@ -97,6 +111,78 @@ impl Tracer {
             }
         }
     }
+}
+
+/// Returns the tracing settings that are stored with a run: the run's own settings, or those of its
+/// first agent.
+pub async fn run_tracing(
+    store: &dyn Store,
+    tenant: &Tenant,
+    run: &LogId,
+) -> Result<Option<TracingConfig>, StoreError> {
+    let records = store.read(tenant, run, 0, 1).await?;
+    let declaration = records.first().and_then(|record| record.content.bytes());
+    let tree = declaration.and_then(|declaration| Tree::parse(declaration.clone()).ok());
+    let Some(tree) = tree else { return Ok(None) };
+    let root = tree.root();
+    let of_agent = || {
+        let agents = root.get("agents")?;
+        agents.get(&root.name_of("first")?)?.present("tracing")
+    };
+    let document = root.present("tracing").or_else(of_agent).map(Node::json);
+    let config = document.map(|document| TracingConfig::parse(&document)).transpose();
+    config.map_err(|error| StoreError::Corrupt(error.to_string().into()))
+}
+
+/// Returns the options for the trace of one run; `None` if the run is not traced.
+async fn run_options(
+    options: &TracerOptions,
+    tenant: &Tenant,
+    run: &LogId,
+) -> Result<Option<TracerOptions>, String> {
+    let config = run_tracing(&*options.store, tenant, run).await;
+    let config = config.map_err(|error| format!("cannot read the run's settings: {error}"))?;
+    let mut options = options.clone();
+    if let Some(config) = config {
+        if !config.enabled {
+            return Ok(None);
+        }
+        options.content = options.content.with_run_settings(&config);
+        options.mode = match config.mode {
+            Some(TracingMode::Batched) => Mode::Batched,
+            Some(TracingMode::Streaming) => Mode::Streaming,
+            None => options.mode,
+        };
+        if let Some(sink) = &config.sink {
+            options.sinks = vec![select_sink(&options, sink)?];
+        }
+    }
+    Ok(Some(options).filter(|options| !options.sinks.is_empty()))
+}
+
+/// Finds the sink that an agent names, or opens the sink that an agent declares.
+fn select_sink(options: &TracerOptions, config: &TraceSinkConfig) -> Result<Arc<dyn Sink>, String> {
+    if let Some(name) = &config.name {
+        let mut sinks = options.named_sinks.iter().chain(&options.sinks);
+        let sink = sinks.find(|sink| sink.name() == &**name).cloned();
+        return sink.ok_or_else(|| format!("the agent's sink {name} is not declared here"));
+    }
+    if !options.accepts_agent_sinks {
+        return Err("the agent declares its own sink, which is not allowed here; name a sink of \
+                    this process"
+            .to_owned());
+    }
+    let kind = match config.kind {
+        TraceSinkType::File => SinkKind::File,
+        TraceSinkType::Http => SinkKind::Http,
+        TraceSinkType::Cognipeer => SinkKind::Cognipeer,
+        TraceSinkType::Otlp => SinkKind::Otlp,
+        TraceSinkType::Custom => return Err("a custom sink needs a name".to_owned()),
+    };
+    let to = config.path.as_ref().or(config.url.as_ref());
+    let to = to.map(ToString::to_string).unwrap_or_default();
+    let sink = SinkOptions { kind, name: None, to, headers: Vec::new() };
+    sink.open().map(Arc::from).map_err(|problem| format!("the agent's sink: {problem}"))
 }
 
 /// Reads a run's log as it grows, and delivers the resulting spans.

@@ -68,6 +68,11 @@ async fn client_key_is_sent_in_the_endpoints_scheme() {
     for (row, callers, name, value) in [
         ("anthropic", "theirs", "x-api-key", "theirs"),
         ("anthropic", "sk-ant-oat01-x", "authorization", "Bearer sk-ant-oat01-x"),
+        ("anthropic", "eyJ0.x.y", "x-api-key", "eyJ0.x.y"),
+        ("deepseek-anthropic", "ya29.x", "x-api-key", "ya29.x"),
+        ("azure-anthropic", "eyJ0.x.y", "authorization", "Bearer eyJ0.x.y"),
+        ("vertex-anthropic", "ya29.x", "authorization", "Bearer ya29.x"),
+        ("anthropic-google", "ya29.x", "authorization", "Bearer ya29.x"),
         ("openai", "theirs", "authorization", "Bearer theirs"),
         ("azure", "theirs", "api-key", "theirs"),
         ("azure", "eyJ0.x.y", "authorization", "Bearer eyJ0.x.y"),

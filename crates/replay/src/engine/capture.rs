@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use throughline_codec::continuation_seal;
 use throughline_core::{
     Append, Batch, Digest, Item, LogId, LogOpening, NewRecord, NewVaultTurn, Receipt, Reply,
     StopReason, StoreError, Tenant, TurnId, VaultKey, VaultTurn, Wire, WrittenRange, kind,
@@ -234,12 +235,15 @@ impl TurnKeys {
     pub(super) fn new(turn: &Turn<'_>) -> Self {
         // The turn's own id is a key, by which Claims and later turns find it.
         let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
-        // Only Responses API requests refer to a whole reply by its id.
-        let is_responses = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
-        let reply_id = turn.reply.id.iter().filter(|_| is_responses).cloned();
-        let ids = reply_id.chain(ids_in(&turn.reply.items));
-        keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
         let request = turn.record.map(|record| &record.texts.received);
+        // Only Responses API requests and message threads refer to a whole reply by its id.
+        let is_named = turn.reply.origin.wire == Wire::OPENAI_RESPONSES
+            || objects::is_in_thread(turn.reply, request);
+        let reply_id = turn.reply.id.iter().filter(|_| is_named).cloned();
+        let ids = reply_id.chain(ids_in(&turn.reply.items));
+        let token = continuation_seal(turn.reply);
+        let ids = ids.chain(token.map(|token| seal_id(token.reveal_to_tenant())));
+        keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
         keys.extend(objects::keys_of_reply(turn.reply, request));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);
@@ -267,17 +271,20 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
         let part = item.native.as_ref().and_then(|native| native.id.as_ref());
         let candidates = call.into_iter().chain(part);
         ids.extend(candidates.filter(|id| is_globally_unique_id(id, tool)).cloned());
-        ids.extend(item.seals.iter().map(|seal| {
-            let digest = compare::with_normalized_base64(seal.reveal_to_tenant(), blake3::hash);
-            Name::from(format!("seal:{}", digest.to_hex()))
-        }));
+        ids.extend(item.seals.iter().map(|seal| seal_id(seal.reveal_to_tenant())));
     }
     ids
 }
 
+/// Returns the value by which a Seal identifies its turn.
+pub(super) fn seal_id(seal: &[u8]) -> Name {
+    let digest = compare::with_normalized_base64(seal, blake3::hash);
+    Name::from(format!("seal:{}", digest.to_hex()))
+}
+
 /// Whether an id can be globally unique. Ids such as `call_0` and `functions.weather:0` are
 /// counters that restart with every reply.
-fn is_globally_unique_id(id: &str, tool: &str) -> bool {
+pub(super) fn is_globally_unique_id(id: &str, tool: &str) -> bool {
     let rest = if tool.is_empty() { id.to_owned() } else { id.replace(tool, "/") };
     rest.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| {
         let digits = word.bytes().filter(u8::is_ascii_digit).count();

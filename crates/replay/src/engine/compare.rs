@@ -1,6 +1,6 @@
 //! Compares a client's turn with the captured turn and applies permitted edits.
 
-use throughline_core::{Body, Contract, Item, Seal, Target, ToolCall, Wire};
+use throughline_core::{Body, Item, Seal, Target, ToolCall, Wire};
 use throughline_json::{self as json, Json, Node};
 
 use crate::claim::Claims;
@@ -127,6 +127,15 @@ pub(super) fn is_from_target(captured: &Captured, target: &Target) -> bool {
     })
 }
 
+/// Whether the target produced the turn, and the turn's request has the prefix that the target's
+/// Seals are bound to. At the same endpoint, a model without bound Seals may have had another
+/// prefix.
+pub(super) fn has_signed_prefix(captured: &Captured, target: &Target) -> bool {
+    let mut origins = captured.items.iter().filter_map(|item| item.origin.as_ref());
+    let mut is_of_family = || origins.any(|origin| origin.family == target.origin.family);
+    is_from_target(captured, target) && (is_of_family() || is_prefix_bound(captured))
+}
+
 /// Returns the Seals that the client sent, other than Claims.
 pub(super) fn seals(items: &[Item]) -> impl Iterator<Item = &Seal> {
     let seals = items.iter().flat_map(|item| &item.seals);
@@ -159,8 +168,9 @@ pub(super) fn with_normalized_base64<T>(text: &[u8], make: impl FnOnce(&[u8]) ->
     }
 }
 
-/// Whether the client returned all Seals and all Thoughts that the target requires.
-pub(super) fn is_intact(items: &[Item], captured: &Captured, target: &Target) -> bool {
+/// Whether the client returned all Seals and tool listings as the provider issued them, and no
+/// Claims.
+pub(super) fn is_intact(items: &[Item], captured: &Captured) -> bool {
     let has_claims = items.iter().any(|item| Claims::handles_in_item(item).next().is_some());
     let (mut sent, mut issued) = (seals(items), captured.items.iter().flat_map(|item| &item.seals));
     let is_all = loop {
@@ -170,20 +180,19 @@ pub(super) fn is_intact(items: &[Item], captured: &Captured, target: &Target) ->
             (Some(_) | None, _) => break false,
         }
     };
-    !has_claims && is_all && !lacks_required_thought(items, captured, target)
+    !has_claims
+        && is_all
+        && tool_listings(&captured.items)
+            .all(|issued| tool_listings(items).any(|sent| sent.is_equivalent_to(issued)))
 }
 
-/// Whether the client dropped unsealed reasoning that the target requires.
-fn lacks_required_thought(items: &[Item], captured: &Captured, target: &Target) -> bool {
-    let demands = match target.profile.contract {
-        Contract::Stateless => false,
-        Contract::RequiredWithTools => captured.visible.acts.is_some(),
-        Contract::AlwaysRequired => true,
-    };
-    let is_unsealed = |item: &&Item| matches!(item.body, Body::Thought(_)) && item.seals.is_empty();
-    demands
-        && target.provider.wire == Wire::OPENAI_CHAT
-        && captured.items.iter().filter(is_unsealed).any(|thought| !has_thought(items, thought))
+/// Returns Anthropic's listings of the tools of MCP servers, which must go back unchanged.
+fn tool_listings(items: &[Item]) -> impl Iterator<Item = &Json> {
+    let unknown = items.iter().filter(|item| matches!(item.body, Body::Unknown));
+    let natives = unknown.filter_map(|item| Some(&item.native.as_ref()?.json));
+    natives.filter(|json| {
+        json.tree().root().get("type").is_some_and(|kind| kind.is("mcp_tool_listing"))
+    })
 }
 
 /// Whether `items` contains a Thought with the same content as `thought` and without a Claim.

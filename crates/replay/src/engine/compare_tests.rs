@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use throughline_codec::Catalog;
 use throughline_core::{Body, CallId, Item, ItemPosition, Role, Seal, SealBinding, ToolCall};
@@ -66,4 +68,21 @@ fn captured_calls_take_the_clients_arguments() {
         merged.native.unwrap().json.as_str(),
         r#"{"type":"tool_use","id":"toolu_1","name":"edit","input":{"file":"a","all":false}}"#
     );
+}
+
+#[test]
+fn only_turns_of_the_target_have_the_signed_prefix() {
+    let bound = SealBinding { prefix: Some([0; 32]), ..SealBinding::default() };
+    let target = |provider, model| Catalog::builtin().target_for(provider, model, "test").unwrap();
+    let fable = target("anthropic", "claude-fable-5-1");
+    for (from, binding, expected) in [
+        (target("anthropic", "claude-fable-5-1"), SealBinding::default(), true),
+        (target("anthropic", "claude-opus-5-5"), bound, true),
+        (target("anthropic", "claude-sonnet-4-5"), SealBinding::default(), false),
+        (target("openai", "gpt-5.2"), SealBinding::default(), false),
+    ] {
+        let mut turn = captured(call("toolu_1", "edit", "{}"), binding);
+        turn.items.iter_mut().for_each(|item| item.origin = Some(Arc::clone(&from.origin)));
+        assert_eq!(has_signed_prefix(&turn, &fable), expected, "{}", from.origin.asked);
+    }
 }

@@ -1,6 +1,7 @@
 //! Matches the turns in a request with captured turns.
 
-use std::collections::HashMap;
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,11 +9,14 @@ use throughline_core::{
     Call, Disposition, ElisionReason, Evidence, Fate, Item, ItemId, Origin, Role, StoreError,
     Target, Tenant, TurnId, VaultKey, VaultMatch, VaultTurn,
 };
+use throughline_json::Name;
 
 use crate::claim::Claims;
 use crate::engine::capture;
-use crate::engine::chain::{self, ChainTurn};
+use crate::engine::chain::{self, Chain, ChainTurn};
 use crate::engine::compare::{self, Similarity};
+use crate::engine::named_ids;
+use crate::engine::plain::{self, PlainThoughts};
 use crate::engine::splice::{self, Patch};
 use crate::engine::turn_cache::Captured;
 use crate::engine::unmask;
@@ -35,12 +39,13 @@ pub(super) async fn restore(
     let turns = matches.conversation.chain.turns();
     let cleaned =
         unmask::clean(replay, (tenant, end_user), &call, turns, &matches.candidates).await?;
-    let mut unmasked = RemovedThoughts::default();
+    let mut unmasked = unmask::RemovedThoughts::default();
     if !cleaned.is_empty() {
-        unmasked = RemovedThoughts::remove(&mut call, turns, cleaned);
+        unmasked = unmask::RemovedThoughts::remove(&mut call, turns, cleaned);
         matches = find_turns(replay, (tenant, end_user), &call).await?;
     }
-    let TurnMatches { mut conversation, patches, owners, mut findings, candidates } = matches;
+    let TurnMatches { mut conversation, patches, owners, mut findings, omitted, candidates } =
+        matches;
     findings.extend(unmasked.findings);
     let issued = CapturedSeals(candidates.into_values().collect());
     for (range, captured) in owners {
@@ -51,12 +56,14 @@ pub(super) async fn restore(
     splice::splice(&mut call, patches, &mut marks);
     let mut left = Claims::remove(&mut call, ElisionReason::Foreign);
     left.extend(unmasked.fates);
+    left.extend(omitted);
     if !conversation.open.is_empty() {
         let last_other = call.items.iter().rposition(|item| item.role != Role::Assistant);
         let start = last_other.map_or(0, |last| last + 1);
         conversation.open = call.items.get(start..).unwrap_or_default().to_vec();
     }
-    Ok(RestoredCall { call, conversation, findings, issued, marks, left })
+    let has_foreign_token = false;
+    Ok(RestoredCall { call, conversation, findings, issued, has_foreign_token, marks, left })
 }
 
 /// The captured turns that match turns in a request, and how each captured turn is used.
@@ -66,6 +73,8 @@ struct TurnMatches {
     /// Matched turns that stay unchanged, with their Item ranges in the request.
     owners: Vec<(Range<usize>, Arc<Captured>)>,
     findings: Vec<Finding>,
+    /// The Fates of Thoughts without a Seal that the client dropped and that are not restored.
+    omitted: Vec<Fate>,
     /// The captured turns that match or may match, keyed by the index of the turn in the request.
     candidates: HashMap<usize, Arc<Captured>>,
 }
@@ -78,28 +87,22 @@ async fn find_turns(
 ) -> Result<TurnMatches, StoreError> {
     let chain = replay.chains.of(call, tenant, end_user);
     let mut conversation = Conversation::with_chain(chain, call, end_user);
-    let mut search = TurnSearch {
-        vault: VaultSearch::new(replay, tenant, end_user),
-        maker: &call.target.origin,
-        turns: conversation.chain.turns(),
-        items: &call.items,
-        at: 0,
-        reach: 1,
-        number: conversation.chain.visible_turns(),
-        ancestor: None,
-        findings: Vec::new(),
-        candidates: HashMap::new(),
-    };
-    let (mut patches, mut owners, mut parent) = (Vec::new(), Vec::new(), None);
+    let vault = VaultSearch::new(replay, tenant, end_user);
+    let mut search = TurnSearch::new(vault, call, &conversation.chain);
+    let (mut patches, mut owners) = (Vec::new(), Vec::new());
+    let (mut parent, mut signed) = (None, None);
     for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
         let Some(matched) = search.find_turn(at, turn).await? else { continue };
         // A reply that continues the last turn has the same parent as that turn.
         let is_last = turn.items.end == call.items.len();
         if parent.is_none() && !is_last {
-            parent = Some(matched.parent);
+            parent = Some(matched.parent.clone());
         }
         let Some((captured, evidence)) = matched.captured else { continue };
-        match search.decide(turn, &captured, &call.target) {
+        if signed.is_none() && compare::has_signed_prefix(&captured, &call.target) {
+            signed = Some(matched.parent);
+        }
+        match search.decide(turn, &matched.node, &captured, &call.target) {
             TurnAction::Replace(items) => {
                 let (range, node) = (turn.items.clone(), matched.node);
                 patches.push(Patch { range, node, items, evidence });
@@ -108,52 +111,36 @@ async fn find_turns(
             TurnAction::Nothing => {}
         }
     }
+    if conversation.chain.turns().is_empty() {
+        parent = search.continued_turn(call).await?;
+    }
     patches.reverse();
     let (era, findings, candidates) = (search.vault.era(), search.findings, search.candidates);
+    let omitted = search.omitted;
     conversation.era = era;
-    conversation.parent = parent;
-    Ok(TurnMatches { conversation, patches, owners, findings, candidates })
+    (conversation.parent, conversation.signed) = (parent, signed);
+    Ok(TurnMatches { conversation, patches, owners, findings, omitted, candidates })
 }
 
-/// Findings and Fates for Thoughts that the client had sent as text and that were removed.
-#[derive(Default)]
-struct RemovedThoughts {
-    findings: Vec<Finding>,
-    fates: Vec<Fate>,
-}
-
-impl RemovedThoughts {
-    fn remove(
-        call: &mut Call,
-        turns: &[ChainTurn],
-        mut cleaned: HashMap<usize, unmask::CleanedItems>,
-    ) -> Self {
-        let mut removed = Self::default();
-        let received = std::mem::take(&mut call.items);
-        let mut next = 0;
-        for (at, turn) in turns.iter().enumerate() {
-            let Some(without) = cleaned.remove(&at) else { continue };
-            call.items.extend_from_slice(received.get(next..turn.items.start).unwrap_or_default());
-            next = turn.items.end;
-            let items = received.get(turn.items.clone()).unwrap_or_default();
-            for (was, now) in items.iter().zip(without) {
-                if now.as_ref() != Some(was) {
-                    let item = was.id.clone();
-                    removed.findings.push(Finding { item, problem: RestoreIssue::ThoughtAsText });
-                }
-                match now {
-                    Some(item) => call.items.push(item),
-                    None => {
-                        let (item, visible) =
-                            (was.id.clone(), Disposition::Elided(ElisionReason::Foreign));
-                        removed.fates.push(Fate { item, visible, seals: Vec::new() });
-                    }
-                }
-            }
+/// Returns the Origin of the newest captured turn in a request that the target's endpoint produced;
+/// see [`Replay::last_origin`].
+pub(super) async fn last_origin(
+    replay: &Replay,
+    tenant: &Tenant,
+    end_user: Option<&str>,
+    call: &Call,
+) -> Result<Option<Arc<Origin>>, StoreError> {
+    let chain = replay.chains.of(call, tenant, end_user);
+    let vault = VaultSearch::new(replay, tenant, end_user);
+    let mut search = TurnSearch::new(vault, call, &chain);
+    for (at, turn) in chain.turns().iter().enumerate().rev() {
+        let Some(matched) = search.find_turn(at, turn).await? else { continue };
+        let Some((captured, _)) = matched.captured else { continue };
+        if compare::is_from_target(&captured, &call.target) {
+            return Ok(captured.items.iter().find_map(|item| item.origin.clone()));
         }
-        call.items.extend_from_slice(received.get(next..).unwrap_or_default());
-        removed
     }
+    Ok(None)
 }
 
 /// How to treat a turn in the request that matches a captured turn.
@@ -199,10 +186,30 @@ struct TurnSearch<'r> {
     number: usize,
     ancestor: Option<Ancestor>,
     findings: Vec<Finding>,
+    omitted: Vec<Fate>,
     candidates: HashMap<usize, Arc<Captured>>,
+    /// The index of the first Item of the current tool loop, computed on first use.
+    loop_start: OnceCell<usize>,
 }
 
-impl TurnSearch<'_> {
+impl<'r> TurnSearch<'r> {
+    fn new(vault: VaultSearch<'r>, call: &'r Call, chain: &'r Chain) -> Self {
+        Self {
+            vault,
+            maker: &call.target.origin,
+            turns: chain.turns(),
+            items: &call.items,
+            at: 0,
+            reach: 1,
+            number: chain.visible_turns(),
+            ancestor: None,
+            findings: Vec::new(),
+            omitted: Vec::new(),
+            candidates: HashMap::new(),
+            loop_start: OnceCell::new(),
+        }
+    }
+
     fn report(&mut self, items: &[Item], problem: RestoreIssue) {
         if let Some(item) = items.first() {
             self.report_on(&item.id, problem);
@@ -214,13 +221,29 @@ impl TurnSearch<'_> {
     }
 
     /// Decides how to treat a matched turn, and reports the client's alterations.
-    fn decide(&mut self, turn: &ChainTurn, captured: &Captured, target: &Target) -> TurnAction {
+    fn decide(
+        &mut self,
+        turn: &ChainTurn,
+        node: &TurnId,
+        captured: &Captured,
+        target: &Target,
+    ) -> TurnAction {
         let items = self.items.get(turn.items.clone()).unwrap_or_default();
         for item in compare::altered(items, captured) {
             self.report_on(&item.id, RestoreIssue::Altered);
         }
-        if compare::is_intact(items, captured, target) || !compare::is_from_target(captured, target)
-        {
+        if !compare::is_from_target(captured, target) {
+            return TurnAction::Keep;
+        }
+        let is_current = || {
+            let start = || plain::start_of_tool_loop(self.items);
+            turn.items.start >= *self.loop_start.get_or_init(start)
+        };
+        let plain = PlainThoughts::of(items, captured, target, is_current);
+        if let PlainThoughts::Omit(why) = plain {
+            self.omit(items, node, captured, target, why);
+        }
+        if plain != PlainThoughts::Restore && compare::is_intact(items, captured) {
             return TurnAction::Keep;
         }
         let issued = match compare::likeness(turn, items, captured) {
@@ -230,12 +253,36 @@ impl TurnSearch<'_> {
             }
         };
         match issued {
-            Some(items) => TurnAction::Replace(items),
+            Some(mut issued) => {
+                if matches!(plain, PlainThoughts::Omit(_)) {
+                    issued.retain(|item| {
+                        !plain::is_plain(item, target) || compare::has_thought(items, item)
+                    });
+                }
+                TurnAction::Replace(issued)
+            }
             None => {
                 self.report(items, RestoreIssue::Edited);
                 TurnAction::Nothing
             }
         }
+    }
+
+    /// Records the Fates of the plain Thoughts that the client dropped and that are not restored.
+    fn omit(
+        &mut self,
+        items: &[Item],
+        node: &TurnId,
+        captured: &Captured,
+        target: &Target,
+        why: ElisionReason,
+    ) {
+        let omitted = plain::dropped(items, &captured.items, target).map(|thought| Fate {
+            item: ItemId::from(format!("{node}.{}", thought.id)),
+            visible: Disposition::Elided(why),
+            seals: Vec::new(),
+        });
+        self.omitted.extend(omitted);
     }
 
     /// Finds the captured turn for a turn in the request. The candidates are the parent of the last
@@ -262,6 +309,9 @@ impl TurnSearch<'_> {
             return Ok(Some(matched));
         }
         if let Some(matched) = self.by_id(turn, items).await? {
+            return Ok(Some(matched));
+        }
+        if let Some(matched) = self.by_named_id(turn, items).await? {
             return Ok(Some(matched));
         }
         self.by_chain(turn, items).await
@@ -389,7 +439,15 @@ impl TurnSearch<'_> {
     /// Returns the turn that the client's ids and Seals identify; `None` if they identify no turn
     /// or several turns.
     async fn turn_of_ids(&mut self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
-        let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
+        self.turn_named(capture::ids_in(items)).await
+    }
+
+    /// Returns the turn that these ids identify; `None` if they identify no turn or several turns.
+    async fn turn_named(&mut self, ids: Vec<Name>) -> Result<Option<VaultTurn>, StoreError> {
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let keys: Vec<_> = ids.into_iter().map(VaultKey::Id).collect();
         let found = self.find(&keys).await?;
         let mut turns = found.into_iter().map(|found| found.turn);
         let first = turns.next();
@@ -405,6 +463,36 @@ impl TurnSearch<'_> {
         let Some(stored) = self.turn_of_ids(items).await? else { return Ok(None) };
         let fits = |likeness| is_same_turn(likeness, turn);
         self.accept(stored, Evidence::UniqueId, turn, items, fits).await
+    }
+
+    /// Matches the turn whose ids the caller's next Items name, such as the id of an approval
+    /// request.
+    async fn by_named_id(
+        &mut self,
+        turn: &ChainTurn,
+        items: &[Item],
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        let next = self.items.get(turn.items.end..).unwrap_or_default();
+        let mut named = named_ids::ids_named_after(next);
+        if !named.is_empty() {
+            let own: HashSet<Name> = capture::ids_in(items).into_iter().collect();
+            named.retain(|id| !own.contains(id));
+        }
+        let Some(stored) = self.turn_named(named).await? else { return Ok(None) };
+        let fits = |likeness| is_same_turn(likeness, turn);
+        self.accept(stored, Evidence::UniqueId, turn, items, fits).await
+    }
+
+    /// Returns the captured turn that a request without model turns continues: the message that the
+    /// request names, or the turn whose calls the request answers.
+    async fn continued_turn(&mut self, call: &Call) -> Result<Option<ParentTurn>, StoreError> {
+        let previous = named_ids::previous_message(call);
+        let ids = previous.map_or_else(|| named_ids::ids_named_after(self.items), |id| vec![id]);
+        let Some(stored) = self.turn_named(ids).await? else { return Ok(None) };
+        Ok(match self.vault.load(&stored).await? {
+            LoadedTurn::Here(_) | LoadedTurn::Gone(_) => Some(TurnMatch::from_turn(stored).parent),
+            LoadedTurn::Anothers => None,
+        })
     }
 
     async fn by_chain(

@@ -1,4 +1,4 @@
-//! Finds Thoughts that a client sends back as text.
+//! Finds and removes Thoughts that a client sends back as text.
 //!
 //! Some clients turn another model's reasoning into plain or tagged text, but a provider's Thought
 //! must not become text for another model. A text counts as a Thought only if it equals a Thought
@@ -7,12 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use throughline_core::{Body, Call, Item, Role, StoreError, Tenant, VaultKey};
+use throughline_core::{
+    Body, Call, Disposition, ElisionReason, Fate, Item, Role, StoreError, Tenant, VaultKey,
+};
 
 use crate::engine::Replay;
 use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::turn_cache::Captured;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
+use crate::finding::{Finding, RestoreIssue};
 
 /// The tags that clients put around Thoughts.
 const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
@@ -23,6 +26,48 @@ const MOST_TURNS: usize = 64;
 
 /// The Items of a turn, with `None` for each Item that is a Thought sent as text.
 pub(super) type CleanedItems = Vec<Option<Item>>;
+
+/// Findings and Fates for Thoughts that the client had sent as text and that were removed.
+#[derive(Default)]
+pub(super) struct RemovedThoughts {
+    pub(super) findings: Vec<Finding>,
+    pub(super) fates: Vec<Fate>,
+}
+
+impl RemovedThoughts {
+    /// Removes the Thoughts from the turns of a Call.
+    pub(super) fn remove(
+        call: &mut Call,
+        turns: &[ChainTurn],
+        mut cleaned: HashMap<usize, CleanedItems>,
+    ) -> Self {
+        let mut removed = Self::default();
+        let received = std::mem::take(&mut call.items);
+        let mut next = 0;
+        for (at, turn) in turns.iter().enumerate() {
+            let Some(without) = cleaned.remove(&at) else { continue };
+            call.items.extend_from_slice(received.get(next..turn.items.start).unwrap_or_default());
+            next = turn.items.end;
+            let items = received.get(turn.items.clone()).unwrap_or_default();
+            for (was, now) in items.iter().zip(without) {
+                if now.as_ref() != Some(was) {
+                    let item = was.id.clone();
+                    removed.findings.push(Finding { item, problem: RestoreIssue::ThoughtAsText });
+                }
+                match now {
+                    Some(item) => call.items.push(item),
+                    None => {
+                        let (item, visible) =
+                            (was.id.clone(), Disposition::Elided(ElisionReason::Foreign));
+                        removed.fates.push(Fate { item, visible, seals: Vec::new() });
+                    }
+                }
+            }
+        }
+        call.items.extend_from_slice(received.get(next..).unwrap_or_default());
+        removed
+    }
+}
 
 /// Returns the turn's Items without the texts that equal captured Thoughts; `None` if no text
 /// equals a captured Thought.

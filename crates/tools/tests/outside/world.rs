@@ -89,6 +89,7 @@ pub(crate) fn tool_context() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
         run: "run_1".into(),
         call: "call_1".into(),
         agent: "assistant".into(),
+        ctx: Arc::default(),
         progress: Arc::new(move |text: &str| drop(sender.send(text.to_owned()))),
     };
     (tool_context, receiver)
