@@ -54,6 +54,8 @@ pub(crate) struct SealClaims {
     pub(crate) beside: Option<Digest>,
     /// Whether the Seal came after the block identified by `beside`.
     pub(crate) is_behind: bool,
+    /// Number of `fallback` blocks before the Seal in its reply.
+    pub(crate) fallbacks: u32,
     /// Digests of the preceding conversation, for model families that bind Seals to the
     /// conversation.
     pub(crate) prefix: Option<PrefixBinding>,

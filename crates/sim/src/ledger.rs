@@ -19,6 +19,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Returns only the entries of the requests after this request number.
+    #[must_use]
+    pub fn after(mut self, request: u64) -> Self {
+        self.entries.retain(|entry| entry.request > request);
+        self
+    }
+
     /// Iterates over all issued Seals, in order.
     pub fn issued(&self) -> impl Iterator<Item = &IssuedSeal> {
         self.entries.iter().flat_map(|entry| &entry.issued)

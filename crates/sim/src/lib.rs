@@ -25,31 +25,40 @@
 //! | header | effect on one request |
 //! |---|---|
 //! | `x-sim-parallel: true` | the model calls all tools at once |
+//! | `x-sim-fallback: true` | another Claude model continues the reply after the first thought |
 //! | `x-sim-fault: cut@200` | injects a failure: see [`Fault`] |
 //! | `x-sim-account-created: 2026-01-31` | sets the creation date of the account |
 //!
-//! `GET /sim/ledger` returns the ledger of issued and returned Seals; see [`Ledger`].
+//! `GET /sim/ledger` returns the ledger of issued and returned Seals; see [`Ledger`]. With
+//! `?after=N`, it returns only the entries after request number N. `PUT /sim/script` replaces the
+//! [`Script`].
 
 mod account;
+mod agent_tools;
 mod cache;
 mod digest;
 mod faults;
 mod keys;
 mod ledger;
 mod options;
+mod placeholder;
 mod planner;
 mod route;
 mod schema;
+mod schema_merge;
+mod schema_text;
 mod script;
+mod script_keys;
 mod server;
 mod state;
 mod stored;
 mod stream;
 mod turn;
+mod websocket;
 mod wires;
 
 pub use crate::faults::{Fault, FaultKind, InvalidFault};
 pub use crate::ledger::{IssuedSeal, Ledger, LedgerEntry, ReturnedSeal, Verdict};
-pub use crate::options::Options;
+pub use crate::options::{Options, PARALLEL_CALLS};
 pub use crate::script::{Script, ScriptError};
-pub use crate::server::{Simulator, start};
+pub use crate::server::{LedgerReader, Simulator, start};

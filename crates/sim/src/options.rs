@@ -3,10 +3,15 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use jiff::civil::Date;
-use throughline_codec::Catalog;
+use throughline_codec::SharedCatalog;
 
 use crate::faults::Fault;
 use crate::script::Script;
+
+/// Text in a user message that makes the simulated model call all tools at once, unless the request
+/// disables parallel calls. Unlike the header `x-sim-parallel`, the text reaches the simulator
+/// through every gateway.
+pub const PARALLEL_CALLS: &str = "SIM_PARALLEL_CALLS";
 
 /// Options for a simulator. By default, the simulator listens on a free loopback port.
 #[derive(Clone, Debug)]
@@ -26,7 +31,10 @@ pub struct Options {
     /// 2026-08-31.
     pub account_created: Date,
     /// Providers and model families to simulate.
-    pub catalog: Catalog,
+    pub catalog: SharedCatalog,
+    /// Whether to keep the body of every request for
+    /// [`Simulator::request_body`](crate::Simulator::request_body).
+    pub keep_bodies: bool,
 }
 
 impl Default for Options {
@@ -38,7 +46,8 @@ impl Default for Options {
             faults: Vec::new(),
             parallel: false,
             account_created: jiff::civil::date(2026, 9, 1),
-            catalog: Catalog::builtin().clone(),
+            catalog: SharedCatalog::default(),
+            keep_bodies: false,
         }
     }
 }

@@ -2,11 +2,12 @@
 //! characters that careless encoders corrupt.
 //!
 //! By default, a model thinks, calls each offered tool once, thinks again, and answers with the
-//! tool results.
+//! tool results. It does not call tools that start subagents, wait for a person, change the
+//! session or use the network, and stops after [`MAX_ROUNDS`] rounds of calls.
 
-use serde_json::Value;
 use throughline_core::{StopReason, Usage};
 
+use crate::agent_tools::{is_callable, requests_summary, sample_arguments};
 use crate::digest::Digest;
 use crate::schema;
 use crate::state::SimState;
@@ -15,13 +16,17 @@ use crate::turn::{
     output,
 };
 
+/// Maximum number of replies with tool calls after a user message, so that every agent loop ends.
+pub(crate) const MAX_ROUNDS: usize = 16;
+
 /// Plans the reply to a request and estimates the token usage. Scripted replies take precedence.
 pub(crate) fn plan(
     request: &SimRequest,
     turn: &Turn,
     state: &SimState,
 ) -> Result<ReplyPlan, Refusal> {
-    let asks_for_all = request.header("x-sim-parallel").is_some_and(|value| value.trim() == "true");
+    let asks_for_all = request.header("x-sim-parallel").is_some_and(|value| value.trim() == "true")
+        || turn.user_text.contains(crate::PARALLEL_CALLS);
     let parallel = asks_for_all || state.options.parallel;
     let input = state.cache.read_and_write(owner(request), &turn.elements);
     if !turn.demoted
@@ -30,6 +35,12 @@ pub(crate) fn plan(
         return scripted;
     }
     let mut plan = decide(turn, parallel, request.nonce);
+    if let Some(ReplyPart::Thought { text, display }) = plan.parts.first()
+        && request.has_fallback()
+    {
+        let text = format!("{text} Another model continues.");
+        plan.parts.insert(1, ReplyPart::Thought { text, display: *display });
+    }
     let output = output(&plan.parts);
     plan.usage = Usage { output: output.output, thought: output.thought, ..input };
     Ok(plan)
@@ -61,6 +72,10 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
         let stop = StopReason::Refused("reasoning_extraction".into());
         return ReplyPlan { parts: Vec::new(), stop, usage: Usage::default() };
     }
+    if turn.compacts {
+        let parts = vec![ReplyPart::Text(compaction(turn, nonce))];
+        return ReplyPlan { parts, stop: StopReason::Done, usage: Usage::default() };
+    }
     let calls = next_calls(turn, parallel);
     let mut parts = Vec::new();
     if turn.thinks {
@@ -72,11 +87,7 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
         return ReplyPlan { parts, stop: StopReason::Done, usage: Usage::default() };
     }
     for tool in calls {
-        let arguments = if tool.custom {
-            Value::String("naïve café ☕".to_owned())
-        } else {
-            schema::generate(&tool.schema, nonce.and(&tool.name))
-        };
+        let arguments = sample_arguments(tool, nonce);
         parts.push(ReplyPart::Call { name: tool.name.clone(), arguments });
     }
     ReplyPlan { parts, stop: StopReason::Tools, usage: Usage::default() }
@@ -92,17 +103,25 @@ fn display(turn: &Turn) -> ThoughtDisplay {
 }
 
 fn next_calls(turn: &Turn, parallel: bool) -> Vec<&OfferedTool> {
-    let is_called = |tool: &&OfferedTool| turn.called.contains(&tool.name);
-    let mut fresh = turn.tools.iter().filter(|tool| !is_called(tool));
+    let is_called = |tool: &OfferedTool| turn.called.contains(&tool.name);
+    let mut fresh = turn.tools.iter().filter(|tool| !is_called(tool) && is_callable(tool));
     match &turn.choice {
         ToolChoice::Never => Vec::new(),
         ToolChoice::Tool(name) => {
             turn.tools.iter().find(|tool| tool.name == *name).into_iter().collect()
         }
         ToolChoice::Any => fresh.next().or(turn.tools.first()).into_iter().collect(),
+        ToolChoice::Auto if ends_loop(turn) => Vec::new(),
         ToolChoice::Auto if turn.parallel.unwrap_or(parallel) => fresh.collect(),
         ToolChoice::Auto => fresh.next().into_iter().collect(),
     }
+}
+
+/// Returns whether a model without a script answers instead of calling tools: after the maximum
+/// number of rounds, if the agent requests a summary, and after a compaction within the turn, which
+/// removes the calls of the turn from the conversation.
+fn ends_loop(turn: &Turn) -> bool {
+    turn.round() >= MAX_ROUNDS || requests_summary(&turn.user_text) || turn.compacted
 }
 
 fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
@@ -138,6 +157,15 @@ fn answer(turn: &Turn, nonce: Digest) -> String {
     }
     let results: Vec<String> = turn.results.iter().map(|result| excerpt(result)).collect();
     format!("You asked “{question}”. What I found: {}. Voilà ✨", results.join("; "))
+}
+
+/// Returns the text of a compaction.
+fn compaction(turn: &Turn, nonce: Digest) -> String {
+    let question = excerpt(&turn.user_text);
+    let results: Vec<String> = turn.results.iter().map(|result| excerpt(result)).collect();
+    let number = nonce.and("compaction").hex(6);
+    let results = if results.is_empty() { "none".to_owned() } else { results.join("; ") };
+    format!("Résumé {number} → goal: “{question}”; results so far: {results}.")
 }
 
 /// Shortens a text to a single line of at most 60 characters.

@@ -33,6 +33,8 @@ pub(crate) enum Route {
         model: Option<String>,
     },
     Ledger,
+    /// Replacement of the script.
+    Script,
     Unknown,
     /// The path names a provider that the catalog does not contain.
     UnknownRow(String),
@@ -42,6 +44,9 @@ pub(crate) enum Route {
 pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     if path == "/sim/ledger" {
         return Route::Ledger;
+    }
+    if path == "/sim/script" {
+        return Route::Script;
     }
     let Some(rest) = path.strip_prefix("/at/") else { return route_path(path, None) };
     let (row, rest) = rest.find('/').and_then(|at| rest.split_at_checked(at)).unwrap_or((rest, ""));
@@ -56,9 +61,11 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
         Route::Models { wire: None, model } => {
             Route::Models { wire: Some(named.wire.clone()), model }
         }
-        route @ (Route::Models { .. } | Route::Ledger | Route::Unknown | Route::UnknownRow(_)) => {
-            route
-        }
+        route @ (Route::Models { .. }
+        | Route::Ledger
+        | Route::Script
+        | Route::Unknown
+        | Route::UnknownRow(_)) => route,
     }
 }
 
@@ -70,6 +77,7 @@ fn route_path(path: &str, row: Option<&str>) -> Route {
         ("/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, Operation::Count),
         ("/v1/responses", Wire::OPENAI_RESPONSES, Operation::Answer),
         ("/v1/responses/input_tokens", Wire::OPENAI_RESPONSES, Operation::Count),
+        ("/v1/responses/compact", Wire::OPENAI_RESPONSES, Operation::Compact),
         ("/v1/chat/completions", Wire::OPENAI_CHAT, Operation::Answer),
     ];
     let path = if path == "/api/v1/chat/completions" { "/v1/chat/completions" } else { path };
@@ -87,6 +95,10 @@ fn route_path(path: &str, row: Option<&str>) -> Route {
     if let Some((_, rest)) = path.split_once("/models/")
         && let Some((model, verb)) = rest.rsplit_once(':')
     {
+        if verb.ends_with("awPredict") {
+            let verbs = ["rawPredict", "streamRawPredict", ""];
+            return model_action(Wire::ANTHROPIC_MESSAGES, model, verb, verbs);
+        }
         let verbs = ["generateContent", "streamGenerateContent", "countTokens"];
         return model_action(Wire::GEMINI, model, verb, verbs);
     }
@@ -135,6 +147,7 @@ pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Ar
             base_url: "".into(),
             key_env: None,
             dialect: throughline_core::Dialect::default(),
+            replay_plain: throughline_core::PlainReplay::default(),
         })
     })
 }

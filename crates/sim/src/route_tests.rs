@@ -12,7 +12,11 @@ fn leads(path: &str) -> Option<(String, Operation, Option<String>, Option<String
         Route::Model { wire, verb, model, row } => {
             Some((wire.to_string(), verb, model, row.map(|row| row.name.to_string())))
         }
-        Route::Models { .. } | Route::Ledger | Route::Unknown | Route::UnknownRow(_) => None,
+        Route::Models { .. }
+        | Route::Ledger
+        | Route::Script
+        | Route::Unknown
+        | Route::UnknownRow(_) => None,
     }
 }
 
@@ -23,6 +27,7 @@ fn provider_paths_route_to_their_wires() {
         ("/v1/messages/count_tokens", "anthropic-messages", Operation::Count, None),
         ("/v1/responses/input_tokens", "openai-responses", Operation::Count, None),
         ("/v1/responses", "openai-responses", Operation::Answer, None),
+        ("/v1/responses/compact", "openai-responses", Operation::Compact, None),
         ("/v1/chat/completions", "openai-chat", Operation::Answer, None),
         (
             "/v1beta/models/gemini-3-pro:generateContent",

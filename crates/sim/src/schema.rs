@@ -1,8 +1,10 @@
 //! Generates values that are valid against a JSON Schema.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use crate::digest::Digest;
+use crate::schema_merge::{Combined, combine};
+use crate::schema_text;
 
 #[cfg(test)]
 #[path = "schema_tests.rs"]
@@ -11,15 +13,36 @@ mod schema_tests;
 /// Maximum nesting depth of a generated value, because a schema may be recursive.
 const DEEPEST: usize = 12;
 
+/// Maximum number of generated elements in an array and of added members in an object.
+const LONGEST: u64 = 64;
+
+/// The largest integer up to which every integer is exact as a floating-point number.
+const EXACT: f64 = 9_007_199_254_740_991.0;
+
+/// The number that a model sends if the schema allows it.
+const USUAL_NUMBER: f64 = 7.0;
+
 /// Generates a value that is valid against `schema`. The same schema and nonce always give the same
-/// value.
+/// value. Numbers are whole numbers if the schema allows them, because some clients declare
+/// `number` and accept only integers.
 pub(crate) fn generate(schema: &Value, nonce: Digest) -> Value {
-    SampleGenerator { root: schema, nonce }.value(schema, "", 0)
+    SampleGenerator { root: schema, nonce, variant: 0 }.value(schema, "", 0)
 }
 
+/// Generates the required members of an object.
+pub(crate) fn required_members(schema: &Value, nonce: Digest) -> Map<String, Value> {
+    let Value::Object(mut members) = generate(schema, nonce) else { return Map::new() };
+    let Combined { schema, .. } = combine(schema, schema, DEEPEST);
+    members.retain(|name, _| is_required(&schema, name));
+    members
+}
+
+#[derive(Clone, Copy)]
 struct SampleGenerator<'s> {
     root: &'s Value,
     nonce: Digest,
+    /// Distinguishes the elements of an array with unique elements.
+    variant: u64,
 }
 
 impl SampleGenerator<'_> {
@@ -27,171 +50,166 @@ impl SampleGenerator<'_> {
         if depth > DEEPEST {
             return Value::Null;
         }
-        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-            let pointed = reference.strip_prefix('#').and_then(|at| self.root.pointer(at));
-            return pointed.map_or(Value::Null, |schema| self.value(schema, name, depth + 1));
+        let Combined { schema, is_null } = combine(schema, self.root, DEEPEST - depth);
+        if is_null {
+            return Value::Null;
         }
         if let Some(constant) = schema.get("const") {
             return constant.clone();
         }
         if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-            return self.nonce.and(name).choose(choices).cloned().unwrap_or_default();
+            return self.choice(choices, name);
         }
-        for key in ["anyOf", "oneOf"] {
-            if let Some(choices) = schema.get(key).and_then(Value::as_array) {
-                let is_null = |s: &&Value| s.get("type").and_then(Value::as_str) == Some("null");
-                let chosen = choices.iter().find(|choice| !is_null(choice)).or(choices.first());
-                return chosen.map_or(Value::Null, |schema| self.value(schema, name, depth + 1));
+        let is_root = depth == 0;
+        match kind(&schema, is_root).as_str() {
+            "object" => self.object(&schema, depth),
+            "array" => self.array(&schema, name, depth),
+            "string" => {
+                Value::String(schema_text::text(&schema, self.nonce.and(name), self.variant))
             }
-        }
-        if let Some(all) = schema.get("allOf").and_then(Value::as_array) {
-            return self.merged(schema, all, name, depth);
-        }
-        match self.kind(schema).as_str() {
-            "object" => self.object(schema, depth),
-            "array" => self.array(schema, name, depth),
-            "string" => Value::String(self.string(schema, name)),
-            "integer" => integer(schema),
-            "number" => number(schema),
-            "boolean" => Value::Bool(true),
+            "integer" => number(&schema, true, self.variant),
+            "number" => number(&schema, false, self.variant),
+            "boolean" => Value::Bool(self.variant == 0),
             _ => Value::Null,
         }
     }
 
-    /// Determines the type that a schema describes. Gemini writes type names in capitals. If the
-    /// schema lists several types, the first type other than `null` is used. A schema without a
-    /// type is classified by its members.
-    fn kind(&self, schema: &Value) -> String {
-        let named = match schema.get("type") {
-            Some(Value::String(kind)) => Some(kind.as_str()),
-            Some(Value::Array(kinds)) => {
-                kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null")
-            }
-            _ => None,
-        };
-        match named {
-            Some(kind) => kind.to_ascii_lowercase(),
-            None if schema.get("properties").is_some() => "object".to_owned(),
-            None if schema.get("items").is_some() => "array".to_owned(),
-            None if std::ptr::eq(schema, self.root) => "object".to_owned(),
-            None => "string".to_owned(),
+    /// Chooses a value other than `null`, unless there is no other value.
+    fn choice(&self, choices: &[Value], name: &str) -> Value {
+        let mut usable: Vec<&Value> = choices.iter().filter(|choice| !choice.is_null()).collect();
+        if usable.is_empty() {
+            usable.extend(choices);
         }
+        let first = self.nonce.and(name).below(usable.len().max(1));
+        let offset = usize::try_from(self.variant).unwrap_or_default();
+        let chosen = usable.get((first + offset) % usable.len().max(1));
+        chosen.copied().cloned().unwrap_or_default()
     }
 
-    fn merged(&self, schema: &Value, all: &[Value], name: &str, depth: usize) -> Value {
-        let mut merged = Map::new();
-        let alone = schema.as_object().cloned().unwrap_or_default();
-        let alone: Map<String, Value> =
-            alone.into_iter().filter(|(key, _)| key != "allOf").collect();
-        let parts = std::iter::once(&Value::Object(alone)).chain(all).cloned().collect::<Vec<_>>();
-        let mut last = Value::Null;
-        for part in &parts {
-            if part.as_object().is_some_and(Map::is_empty) {
-                continue;
-            }
-            last = self.value(part, name, depth + 1);
-            if let Value::Object(members) = &last {
-                merged.extend(members.clone());
-            }
-        }
-        if merged.is_empty() { last } else { Value::Object(merged) }
-    }
-
-    fn object(&self, schema: &Value, depth: usize) -> Value {
-        let required = schema.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| {
-            required.is_some_and(|required| required.iter().any(|one| one.as_str() == Some(name)))
-        };
-        let mut members = Map::new();
+    fn object(&self, schema: &Map<String, Value>, depth: usize) -> Value {
         let properties = schema.get("properties").and_then(Value::as_object);
+        let required = names(schema, "required");
+        let mut members = Map::new();
         for (name, property) in properties.into_iter().flatten() {
-            // Include optional members only near the top, so that recursive schemas terminate.
-            if is_required(name) || depth < 2 {
+            // If the schema requires no member, include the optional members near the top, where
+            // recursive schemas still terminate.
+            let is_sample = required.is_empty() && depth < 2 && !is_impossible(property);
+            if is_sample || is_required(schema, name) {
                 members.insert(name.clone(), self.value(property, name, depth + 1));
             }
         }
-        for name in required.into_iter().flatten().filter_map(Value::as_str) {
-            if !members.contains_key(name) {
-                members.insert(name.to_owned(), json!("…"));
+        let additional = schema.get("additionalProperties").filter(|schema| schema.is_object());
+        let additional = additional.cloned().unwrap_or_else(|| json!({"type": "string"}));
+        let least = schema.get("minProperties").and_then(Value::as_u64).unwrap_or(0).min(LONGEST);
+        let extra = (1..=least).map(|number| format!("key{number}"));
+        let optional = properties.into_iter().flatten().map(|(name, _)| name.clone());
+        for name in required.iter().map(|name| (*name).to_owned()).chain(optional).chain(extra) {
+            let is_missing = members.len() < usize::try_from(least).unwrap_or_default();
+            if !members.contains_key(&name) && (is_missing || required.contains(&name.as_str())) {
+                let property = properties.and_then(|properties| properties.get(&name));
+                let value = self.value(property.unwrap_or(&additional), &name, depth + 1);
+                members.insert(name, value);
             }
         }
         Value::Object(members)
     }
 
-    fn array(&self, schema: &Value, name: &str, depth: usize) -> Value {
-        if let Some(items) = schema.get("prefixItems").and_then(Value::as_array) {
-            return items.iter().map(|item| self.value(item, name, depth + 1)).collect();
-        }
-        let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(1);
-        let most = schema.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
-        let count = least.max(1).min(most).min(64);
+    fn array(&self, schema: &Map<String, Value>, name: &str, depth: usize) -> Value {
+        let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
+        let fixed = schema.get("prefixItems").and_then(Value::as_array);
+        let fixed = fixed.map(Vec::as_slice).unwrap_or_default();
+        let usual = u64::try_from(fixed.len()).unwrap_or(0).max(1);
+        let count = limit("minItems").unwrap_or(0).max(usual);
+        let count = count.min(limit("maxItems").unwrap_or(u64::MAX)).min(LONGEST);
         let item = schema.get("items").cloned().unwrap_or_else(|| json!({"type": "string"}));
         let is_unique = schema.get("uniqueItems").and_then(Value::as_bool) == Some(true);
         (0..count)
             .map(|number| {
-                let nonce =
-                    if is_unique { self.nonce.and(number.to_le_bytes()) } else { self.nonce };
-                SampleGenerator { root: self.root, nonce }.value(&item, name, depth + 1)
+                let at = usize::try_from(number).unwrap_or_default();
+                let variant = if is_unique { number } else { 0 };
+                let generator = SampleGenerator { variant, ..*self };
+                generator.value(fixed.get(at).unwrap_or(&item), name, depth + 1)
             })
             .collect()
     }
+}
 
-    fn string(&self, schema: &Value, name: &str) -> String {
-        let sample = match schema.get("format").and_then(Value::as_str) {
-            Some("date") => "2026-11-15",
-            Some("date-time") => "2026-11-15T09:30:00Z",
-            Some("time") => "09:30:00Z",
-            Some("duration") => "PT15M",
-            Some("email" | "idn-email") => "ada@example.com",
-            Some("uri" | "url" | "uri-reference" | "iri") => "https://example.com/",
-            Some("hostname") => "example.com",
-            Some("ipv4") => "192.0.2.1",
-            Some("ipv6") => "2001:db8::1",
-            Some("uuid") => return self.nonce.and(name).uuid(),
-            _ => return self.text(schema, name),
-        };
-        sample.to_owned()
-    }
-
-    /// Returns a plausible string with non-ASCII characters, which careless encoders corrupt.
-    fn text(&self, schema: &Value, name: &str) -> String {
-        const WORDS: [&str; 8] = [
-            "Zürich",
-            "naïve café",
-            "東京",
-            "São Paulo 🌊",
-            "Ångström & sons",
-            "a \"quoted\" word",
-            "C:\\notes",
-            "Reykjavík 🌋",
-        ];
-        let text = self.nonce.and(name).choose(&WORDS).copied().unwrap_or_default();
-        let limit = |key: &str| -> Option<usize> { schema.get(key)?.as_u64()?.try_into().ok() };
-        let least = limit("minLength").unwrap_or(0).min(4096);
-        let length = text.chars().count().max(least).min(limit("maxLength").unwrap_or(usize::MAX));
-        text.chars().chain(std::iter::repeat('x')).take(length).collect()
+/// Determines the type that a schema describes. Gemini writes type names in capitals. If the schema
+/// lists several types, the first type other than `null` is used. A schema without a type is
+/// classified by its members.
+fn kind(schema: &Map<String, Value>, is_root: bool) -> String {
+    let named = match schema.get("type") {
+        Some(Value::String(kind)) => Some(kind.as_str()),
+        Some(Value::Array(kinds)) => {
+            let mut kinds = kinds.iter().filter_map(Value::as_str);
+            kinds.find(|kind| !kind.eq_ignore_ascii_case("null")).or(Some("null"))
+        }
+        _ => None,
+    };
+    let has = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
+    match named {
+        Some(kind) => kind.to_ascii_lowercase(),
+        None if has(&["properties", "required", "minProperties"]) => "object".to_owned(),
+        None if has(&["items", "prefixItems", "minItems"]) => "array".to_owned(),
+        None if is_root => "object".to_owned(),
+        None if has(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]) => {
+            "number".to_owned()
+        }
+        None => "string".to_owned(),
     }
 }
 
-fn integer(schema: &Value) -> Value {
-    let multiple = schema.get("multipleOf").and_then(Value::as_i64).unwrap_or(1).max(1);
-    let exclusive = schema.get("exclusiveMinimum").and_then(Value::as_i64).map(|least| least + 1);
-    let least = schema.get("minimum").and_then(Value::as_i64).or(exclusive);
-    let below = schema.get("exclusiveMaximum").and_then(Value::as_i64).map(|most| most - 1);
-    let most = schema.get("maximum").and_then(Value::as_i64).or(below);
-    let chosen = 7.max(least.unwrap_or(i64::MIN)).min(most.unwrap_or(i64::MAX));
-    let rounded = chosen.div_euclid(multiple).saturating_mul(multiple);
-    let is_too_small = least.is_some_and(|least| rounded < least);
-    json!(if is_too_small { rounded.saturating_add(multiple) } else { rounded })
+fn names<'s>(schema: &'s Map<String, Value>, key: &str) -> Vec<&'s str> {
+    let names = schema.get(key).and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
 }
 
-fn number(schema: &Value) -> Value {
+fn is_required(schema: &Map<String, Value>, name: &str) -> bool {
+    names(schema, "required").contains(&name)
+}
+
+/// Returns whether no value is valid against a schema.
+fn is_impossible(schema: &Value) -> bool {
+    *schema == Value::Bool(false)
+}
+
+/// Generates a number: the usual number, or the whole number closest to it within the limits. If no
+/// whole number is within the limits, generates the middle of the range.
+fn number(schema: &Map<String, Value>, is_integer: bool, variant: u64) -> Value {
     let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
-    let least = bound("minimum").or(bound("exclusiveMinimum").map(|least| least + 0.5));
-    let most = bound("maximum").or(bound("exclusiveMaximum").map(|most| most - 0.5));
-    let chosen = 2.5_f64.max(least.unwrap_or(f64::MIN)).min(most.unwrap_or(f64::MAX));
-    if let (Some(above), Some(below)) = (bound("exclusiveMinimum"), bound("exclusiveMaximum")) {
-        return json!(f64::midpoint(above, below));
+    let step = bound("multipleOf").filter(|step| *step > 0.0);
+    let unit = match (step, is_integer) {
+        (Some(step), true) if step.fract() != 0.0 => 1.0,
+        (Some(step), _) => step,
+        (None, _) => 1.0,
+    };
+    let above = bound("exclusiveMinimum");
+    let below = bound("exclusiveMaximum");
+    let mut least = (bound("minimum").unwrap_or(-EXACT) / unit).ceil();
+    if let Some(above) = above {
+        least = least.max((above / unit).floor() + 1.0);
     }
-    json!(chosen)
+    let mut most = (bound("maximum").unwrap_or(EXACT) / unit).floor();
+    if let Some(below) = below {
+        most = most.min((below / unit).ceil() - 1.0);
+    }
+    if least > most && !is_integer {
+        let low = bound("minimum").or(above).unwrap_or(0.0);
+        let high = bound("maximum").or(below).unwrap_or(low + 1.0);
+        return json!(f64::midpoint(low, high));
+    }
+    let offset = f64::from(u32::try_from(variant).unwrap_or(u32::MAX));
+    let usual = (USUAL_NUMBER / unit).floor().clamp(least.min(most), most);
+    let upwards = usual + offset;
+    let multiple = if upwards <= most { upwards } else { (most - offset).max(least) };
+    whole(multiple * unit)
+}
+
+/// Writes a number without a fraction as an integer.
+fn whole(number: f64) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "only numbers that fit are converted")]
+    let integer = number as i64;
+    #[expect(clippy::cast_precision_loss, reason = "compared with the exact number")]
+    let is_exact = (integer as f64 - number).abs() < f64::EPSILON;
+    if is_exact { Value::Number(Number::from(integer)) } else { json!(number) }
 }

@@ -32,10 +32,11 @@ use crate::faults::{BodyStep, Fault, FaultKind, apply_fault};
 use crate::ledger::{EntryBuilder, Ledger, LedgerEntry, ReplySource};
 use crate::options::Options;
 use crate::route::{self, Route, route};
+use crate::script::Script;
 use crate::state::SimState;
 use crate::turn::{Operation, Refusal, SimRequest, Turn};
 use crate::wires::{Endpoint, Exchange, endpoint};
-use crate::{planner, stream as streams};
+use crate::{planner, stream as streams, websocket};
 
 /// Maximum body size in bytes: the highest limit of any provider.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
@@ -86,9 +87,25 @@ impl Simulator {
         self.state.ledger.read()
     }
 
+    /// Replaces the script. The new script starts at its first turn.
+    pub fn set_script(&self, script: Script) {
+        self.state.script.replace(script);
+    }
+
+    /// Returns a reader of the ledger that can outlive this handle.
+    pub fn ledger_reader(&self) -> LedgerReader {
+        LedgerReader(Arc::clone(&self.state))
+    }
+
     /// Returns the ledger entry of the last request, without copying the whole ledger.
     pub fn last_entry(&self) -> Option<LedgerEntry> {
         self.state.ledger.last()
+    }
+
+    /// Returns the body of a request as received, by the number of its ledger entry. Returns `None`
+    /// unless [`Options::keep_bodies`] is set.
+    pub fn request_body(&self, request: u64) -> Option<Bytes> {
+        self.state.body(request)
     }
 
     /// Waits up to five seconds for open requests to finish, then stops the server.
@@ -110,6 +127,17 @@ impl Simulator {
     }
 }
 
+/// Reads the ledger of a simulator.
+#[derive(Clone, Debug)]
+pub struct LedgerReader(Arc<SimState>);
+
+impl LedgerReader {
+    /// Returns a copy of the ledger with all requests received so far.
+    pub fn read(&self) -> Ledger {
+        self.0.ledger.read()
+    }
+}
+
 async fn until(mut stopped: watch::Receiver<bool>) {
     // Dropping the simulator closes the channel, which also ends this wait.
     drop(stopped.wait_for(|stopped| *stopped).await);
@@ -125,16 +153,18 @@ async fn handle_request(
     State(server): State<ServerState>,
     request: Request,
 ) -> Result<Response, Infallible> {
-    let (parts, body) = request.into_parts();
-    let path = parts.uri.path();
+    let (mut parts, body) = request.into_parts();
     let state = &*server.state;
-    Ok(match route(path, &state.catalog) {
+    let catalog = state.catalog.current();
+    Ok(match route(parts.uri.path(), &catalog) {
         Route::Ledger => {
-            let ledger = serde_json::to_vec_pretty(&state.ledger.read()).unwrap_or_default();
+            let ledger = state.ledger.read().after(after(parts.uri.query().unwrap_or_default()));
+            let ledger = serde_json::to_vec_pretty(&ledger).unwrap_or_default();
             plain(StatusCode::OK, "application/json", ledger)
         }
+        Route::Script => replace_script(&parts, body, state).await,
         Route::UnknownRow(name) => {
-            let names: Vec<&str> = state.catalog.providers().iter().map(|row| &*row.name).collect();
+            let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
             let message = format!("no provider named `{name}`; known: {}\n", names.join(", "));
             plain(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", message.into_bytes())
         }
@@ -142,11 +172,64 @@ async fn handle_request(
         Route::Models { wire, model } => list(&parts, wire, model.as_deref(), state),
         Route::Model { wire, verb, model, row } => {
             let Some(endpoint) = endpoint(&wire) else { return Ok(not_found(&parts, state)) };
+            let is_responses = wire == Wire::OPENAI_RESPONSES && verb == Operation::Answer;
+            if is_responses && websocket::is_requested(&parts) {
+                let opened = open_socket(&mut parts, endpoint, row, &server);
+                return Ok(opened.unwrap_or_else(|| not_found(&parts, &server.state)));
+            }
             let read = to_bytes(body, MAX_BODY_BYTES).await;
             let call = ModelCall { endpoint, wire, verb, model, row, parts: &parts };
             handle_model_call(&call, read.ok(), &server)
         }
     })
+}
+
+/// Returns the request number in the query member `after`; 0 if it is missing.
+fn after(query: &str) -> u64 {
+    let number = query.split('&').find_map(|pair| pair.strip_prefix("after=")?.parse().ok());
+    number.unwrap_or_default()
+}
+
+/// Replaces the script with the one in the body.
+async fn replace_script(parts: &Parts, body: Body, state: &SimState) -> Response {
+    let text = |status, message: String| {
+        plain(status, "text/plain; charset=utf-8", format!("{message}\n").into_bytes())
+    };
+    if parts.method != Method::PUT {
+        let message = "send the script with PUT".to_owned();
+        return text(StatusCode::METHOD_NOT_ALLOWED, message);
+    }
+    let Ok(bytes) = to_bytes(body, MAX_BODY_BYTES).await else {
+        let message = format!("the script is larger than {MAX_BODY_BYTES} bytes");
+        return text(StatusCode::PAYLOAD_TOO_LARGE, message);
+    };
+    match String::from_utf8_lossy(&bytes).parse::<Script>() {
+        Ok(script) => {
+            state.script.replace(script);
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(error) => text(StatusCode::BAD_REQUEST, error.to_string()),
+    }
+}
+
+/// Opens a WebSocket. Its events are answered like requests over HTTP with the same headers.
+fn open_socket(
+    parts: &mut Parts,
+    endpoint: &'static Endpoint,
+    row: Option<Arc<Provider>>,
+    server: &ServerState,
+) -> Option<Response> {
+    let (mut head, ()) = axum::http::Request::new(()).into_parts();
+    head.method = Method::POST;
+    (head.uri, head.headers) = (parts.uri.clone(), parts.headers.clone());
+    let (stopped, server) = (until(server.stopped.clone()), server.clone());
+    let respond = move |body: Bytes| {
+        let (wire, verb) = (Wire::OPENAI_RESPONSES, Operation::Answer);
+        let row = row.clone();
+        let call = ModelCall { endpoint, wire, verb, model: None, row, parts: &head };
+        handle_model_call(&call, Some(body), &server)
+    };
+    websocket::accept(parts, respond, stopped)
 }
 
 /// A model request whose body has not been read yet.
@@ -163,6 +246,7 @@ fn handle_model_call(call: &ModelCall<'_>, body: Option<Bytes>, server: &ServerS
     let (state, endpoint) = (&*server.state, call.endpoint);
     let mut record = EntryBuilder::default();
     record.entry.request = state.next_request();
+    state.keep_body(record.entry.request, body.as_ref());
     call.wire.as_str().clone_into(&mut record.entry.wire);
     let (request, fault) = match prepare(call, body, record.entry.request, state) {
         Ok(prepared) => prepared,
@@ -237,8 +321,9 @@ fn record_lost_seals(exchange: &mut Exchange<'_>, turn: &Turn) {
     // A router calls the upstream provider under its own account, regardless of the caller's
     // account.
     let is_routed = request.row.dialect.channel == ReasoningChannel::Details;
+    let catalog = state.catalog.current();
     let is_read = |source: &ReplySource| {
-        let mut families = state.catalog.profiles().iter();
+        let mut families = catalog.profiles().iter();
         let is_bound = families.any(|row| row.name == source.family && row.bound.account);
         let is_own = is_routed || !is_bound || source.account == request.account;
         is_own && profile.reads_seals_of(&source.family)
@@ -265,7 +350,7 @@ fn prepare(
     let query = uri.query().unwrap_or_default();
     let row = |model: &str| {
         let named = call.row.clone();
-        named.unwrap_or_else(|| route::row(&state.catalog, &call.wire, model, uri.path()))
+        named.unwrap_or_else(|| route::row(&state.catalog.current(), &call.wire, model, uri.path()))
     };
     let reject = |refusal: Refusal| Box::new((row(""), refusal));
     let invalid = |message: String| reject(Refusal::invalid(message));
@@ -392,7 +477,7 @@ fn not_found(parts: &Parts, state: &SimState) -> Response {
     } else {
         Wire::OPENAI_RESPONSES
     };
-    let row = route::row(&state.catalog, &wire, "", path);
+    let row = route::row(&state.catalog.current(), &wire, "", path);
     let message = if wire == Wire::OPENAI_RESPONSES {
         format!("Invalid URL ({} {path})", parts.method)
     } else {

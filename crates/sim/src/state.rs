@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use throughline_codec::Catalog;
+use bytes::Bytes;
+use throughline_codec::SharedCatalog;
 
 use crate::Options;
 use crate::cache::PromptCache;
@@ -19,15 +20,19 @@ use crate::stored::ResponseStore;
 pub(crate) struct SimState {
     pub(crate) options: Options,
     /// Providers and model families.
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: SharedCatalog,
     pub(crate) keys: SealKeys,
     pub(crate) ledger: SharedLedger,
     pub(crate) cache: PromptCache,
     pub(crate) script: ScriptPlayer,
     /// Responses stored by the Responses API.
     pub(crate) stored: ResponseStore,
+    /// The text of each interrupted reply, by the digest of the token that continues it.
+    pub(crate) interrupted: Mutex<HashMap<Digest, String>>,
     requests: AtomicU64,
     repeats: Mutex<HashMap<Digest, u64>>,
+    /// Bodies by the number of the request, if the options ask for them.
+    bodies: Mutex<HashMap<u64, Bytes>>,
 }
 
 impl SimState {
@@ -39,8 +44,10 @@ impl SimState {
             cache: PromptCache::default(),
             script: ScriptPlayer::new(options.script.clone()),
             stored: ResponseStore::default(),
+            interrupted: Mutex::default(),
             requests: AtomicU64::new(0),
             repeats: Mutex::default(),
+            bodies: Mutex::default(),
             options,
         }
     }
@@ -48,6 +55,21 @@ impl SimState {
     /// Returns the number of the next request, starting at 1.
     pub(crate) fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Keeps the body of a request, if the options ask for it.
+    pub(crate) fn keep_body(&self, request: u64, body: Option<&Bytes>) {
+        if let Some(body) = body.filter(|_| self.options.keep_bodies) {
+            self.bodies
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(request, body.clone());
+        }
+    }
+
+    /// Returns the body of a request, if the simulator kept it.
+    pub(crate) fn body(&self, request: u64) -> Option<Bytes> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner).get(&request).cloned()
     }
 
     /// Derives the seed for all generated values in a reply. The seed depends on the simulator's

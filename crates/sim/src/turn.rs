@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use jiff::civil::Date;
 use serde_json::Value;
-use throughline_core::{Provider, StopReason, Target, Usage};
+use throughline_core::{Provider, StopReason, Target, Usage, Wire};
 use throughline_json::Tree;
 
 use crate::cache::{PromptElement, tokens};
@@ -37,6 +37,13 @@ impl SimRequest {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// Returns whether another model continues the reply after the first thought, which only
+    /// Anthropic's own wire reports.
+    pub(crate) fn has_fallback(&self) -> bool {
+        let is_asked = self.header("x-sim-fallback").is_some_and(|value| value.trim() == "true");
+        is_asked && self.row.wire == Wire::ANTHROPIC_MESSAGES
+    }
+
     /// Derives an id that is unique to this reply, as in `self.id("msg_", "reply", 24)`.
     pub(crate) fn id(&self, prefix: &str, label: &str, length: usize) -> String {
         self.nonce.and(label).id(prefix, length)
@@ -50,6 +57,8 @@ pub(crate) enum Operation {
     Answer,
     /// Request for a streamed reply, on wires whose path selects streaming.
     Stream,
+    /// Request for a compaction of the conversation.
+    Compact,
     /// Request for the number of input tokens. The request is checked like a request for a reply.
     Count,
 }
@@ -82,9 +91,20 @@ pub(crate) struct Turn {
     pub(crate) results: Vec<String>,
     /// Number of earlier model replies in the conversation.
     pub(crate) step: usize,
+    /// Value of `step` at the last user message.
+    user_step: usize,
     pub(crate) user_text: String,
     /// JSON Schema for a structured reply; `true` allows any object, `None` means plain text.
     pub(crate) schema: Option<Value>,
+    /// The text of the interrupted reply that this request continues, if any.
+    pub(crate) continues: Option<String>,
+    /// Whether the reply is a compaction of the conversation.
+    pub(crate) compacts: bool,
+    /// Whether the reply starts with a compaction of the conversation, because the conversation
+    /// reached the threshold in the request.
+    pub(crate) compacts_first: bool,
+    /// Whether a compaction replaced the start of the current turn.
+    pub(crate) compacted: bool,
     /// Whether the request contains the model's thoughts as plain text.
     pub(crate) demoted: bool,
     pub(crate) max_tokens: Option<u64>,
@@ -111,8 +131,13 @@ impl Turn {
             config: None,
             results: Vec::new(),
             step: 0,
+            user_step: 0,
             user_text: String::new(),
             schema: None,
+            continues: None,
+            compacts: false,
+            compacts_first: false,
+            compacted: false,
             demoted: false,
             max_tokens: None,
             prefix: PrefixBinding::default(),
@@ -125,9 +150,16 @@ impl Turn {
     /// turn.
     pub(crate) fn start_user_turn(&mut self, text: impl Into<String>) {
         self.user_text = text.into();
+        self.user_step = self.step;
+        self.compacted = false;
         self.called.clear();
         self.expected_replies.clear();
         self.results.clear();
+    }
+
+    /// Returns the number of model replies since the last user message.
+    pub(crate) fn round(&self) -> usize {
+        self.step.saturating_sub(self.user_step)
     }
 }
 
@@ -139,6 +171,15 @@ pub(crate) struct OfferedTool {
     pub(crate) schema: Value,
     /// Whether the tool takes free-form text instead of JSON arguments.
     pub(crate) custom: bool,
+    /// The namespace that a call must name, if the tool belongs to one.
+    pub(crate) namespace: Option<String>,
+}
+
+impl OfferedTool {
+    /// Creates a tool that takes JSON arguments.
+    pub(crate) fn new(name: String, schema: Value) -> Self {
+        Self { name, schema, custom: false, namespace: None }
+    }
 }
 
 /// Which tools the model may or must call.
@@ -161,6 +202,9 @@ impl ToolChoice {
         matches!(self, Self::Any | Self::Tool(_))
     }
 }
+
+/// Gemini's finish reason for a reply that a further request continues.
+pub(crate) const CONTINUATION: &str = "CONTINUATION";
 
 /// A planned reply, before the wire adds Seals and encodes the reply.
 #[derive(Clone, Debug)]

@@ -36,7 +36,7 @@ pub(crate) struct Exchange<'a> {
 impl Exchange<'_> {
     fn new_turn(&self) -> Turn {
         let SimRequest { row, model, account, .. } = self.request;
-        Turn::new(self.state.catalog.target(row, model, &account.hex(8)))
+        Turn::new(self.state.catalog.current().target(row, model, &account.hex(8)))
     }
 
     /// Creates the claims for a Seal in the reply to this request.

@@ -5,7 +5,7 @@ use throughline_core::{Profile, Provider};
 use throughline_json::{Json, Node};
 
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
-use crate::wires::{empty_schema, is_true, list, string, value};
+use crate::wires::{empty_schema, is_true, list, member_is, string, value};
 
 /// Creation time of all objects; constant, because the simulator has no clock.
 pub(crate) const CREATED: u64 = 1_763_164_800;
@@ -93,14 +93,29 @@ pub(crate) fn read_settings(turn: &mut Turn, request: &SimRequest, paths: &Setti
     let root = request.body.root();
     turn.choice = choice(root);
     turn.stream = request.verb == Operation::Stream || is_true(root, "stream");
-    turn.tools =
-        list(root, "tools").filter_map(|tool| parse_tool(tool, paths.nests_tools)).collect();
+    turn.tools = list(root, "tools").flat_map(|tool| parse_tools(tool, paths)).collect();
     turn.parallel = root.present("parallel_tool_calls").and_then(Node::bool);
-    turn.schema = match root.at(paths.format_type).and_then(Node::text).as_deref() {
+    turn.schema = schema(root, paths);
+}
+
+/// Reads the format of the reply; see [`Turn::schema`].
+pub(crate) fn schema(root: Node<'_>, paths: &SettingPaths) -> Option<Value> {
+    match root.at(paths.format_type).and_then(Node::text).as_deref() {
         Some("json_schema") => root.at(paths.format_schema).map(value),
         Some("json_object") => Some(Value::Bool(true)),
         Some(_) | None => None,
-    };
+    }
+}
+
+/// Reads a tool, or all tools of a namespace.
+pub(crate) fn parse_tools(tool: Node<'_>, paths: &SettingPaths) -> Vec<OfferedTool> {
+    if !member_is(tool, "type", "namespace") {
+        return parse_tool(tool, paths.nests_tools).into_iter().collect();
+    }
+    // Calls of the default namespace need not name it.
+    let namespace = string(tool, "name").filter(|name| name != "functions");
+    let tools = list(tool, "tools").filter_map(|tool| parse_tool(tool, paths.nests_tools));
+    tools.map(|tool| OfferedTool { namespace: namespace.clone(), ..tool }).collect()
 }
 
 fn parse_tool(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
@@ -112,7 +127,7 @@ fn parse_tool(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
     };
     let definition = if is_nested { tool.get(&kind)? } else { tool };
     let schema = definition.present("parameters").map_or_else(empty_schema, value);
-    Some(OfferedTool { name: string(definition, "name")?, schema, custom })
+    Some(OfferedTool { custom, ..OfferedTool::new(string(definition, "name")?, schema) })
 }
 
 /// Reads `tool_choice`; defaults to `Auto`.

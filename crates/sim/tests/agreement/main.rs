@@ -38,6 +38,7 @@
 mod doctor;
 mod judges;
 mod kinds;
+mod models;
 mod setups;
 
 use std::collections::BTreeMap;

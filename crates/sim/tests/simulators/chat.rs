@@ -211,14 +211,14 @@ async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
 async fn openai_chat_returns_no_reasoning() {
     let simulator = simulator().await;
     let answer =
-        submit(&simulator, "openai-chat", &request("gpt-5.6", &[user("Hi")])).await.expect_ok();
+        submit(&simulator, "openai-chat", &request("gpt-5", &[user("Hi")])).await.expect_ok();
     let reply = message(&answer);
     assert_eq!((reply.get("reasoning_content"), reply.get("reasoning_details")), (None, None));
     assert!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"].as_u64() > Some(0));
     let mut messages = vec![user("Hi")];
     append_reply(&mut messages, reply);
     messages[1]["reasoning_content"] = json!("of another model");
-    submit(&simulator, "openai-chat", &request("gpt-5.6", &messages)).await.expect_ok();
+    submit(&simulator, "openai-chat", &request("gpt-5", &messages)).await.expect_ok();
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn unsupported_efforts_sampling_and_limits_are_rejected() {
 #[tokio::test]
 async fn calls_without_results_are_rejected() {
     let simulator = simulator().await;
-    for (row, model) in [("openai-chat", "gpt-5.6"), ("moonshot", "kimi-k2-turbo")] {
+    for (row, model) in [("openai-chat", "gpt-5"), ("moonshot", "kimi-k2-turbo")] {
         let mut messages = vec![user("Weather?")];
         let answer = submit(&simulator, row, &request(model, &messages)).await.expect_ok();
         append_reply(&mut messages, message(&answer));
@@ -277,6 +277,14 @@ async fn calls_without_results_are_rejected() {
         let orphan = [messages[0].clone(), messages[2].clone()];
         let error = submit(&simulator, row, &request(model, &orphan)).await.expect_error(400);
         assert!(error.starts_with("Invalid parameter: messages with role 'tool' must be"));
+        let repeated = [&messages[..], &[messages[2].clone()]].concat();
+        let error = submit(&simulator, row, &request(model, &repeated)).await.expect_error(400);
+        assert_eq!(
+            error,
+            format!(
+                "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in messages[2] and messages[3]."
+            )
+        );
     }
 }
 

@@ -372,3 +372,28 @@ async fn models_are_listed() {
     let one = get(&simulator, "/v1beta/models/gemini-2.5-pro", &KEY).await.expect_ok();
     assert_eq!(one["name"], "models/gemini-2.5-pro");
 }
+
+/// A token continues an interrupted reply only with the same contents and for the same account.
+#[tokio::test]
+async fn token_continues_an_interrupted_reply() {
+    let script = r#"[{"texts": ["One, "], "stop": "continuation"}, {"texts": ["two."]}]"#;
+    let options =
+        throughline_sim::Options { script: script.parse().unwrap(), ..Default::default() };
+    let simulator = throughline_sim::start(options).await.unwrap();
+    let model = "gemini-3-pro-preview";
+    let mut body = request(&[user("Count")]);
+    let first = submit(&simulator, model, &body).await.expect_ok();
+    let candidate = &first["candidates"][0];
+    assert_eq!(candidate["finishReason"], "CONTINUATION");
+    body["continuationToken"] = candidate["continuationToken"].clone();
+    let mut other = body.clone();
+    other["contents"] = json!([user("Something else")]);
+    let expected = "The continuation token is invalid or does not belong to these contents.";
+    assert_eq!(submit(&simulator, model, &other).await.expect_error(400), expected);
+    let path = format!("/v1beta/models/{model}:generateContent");
+    let answer = post(&simulator, &path, &OTHER_KEY, &body).await;
+    assert_eq!(answer.expect_error(400), expected);
+    let second = submit(&simulator, model, &body).await.expect_ok();
+    assert_eq!(second["candidates"][0]["content"]["parts"][0]["text"], "two.");
+    assert_eq!(second["candidates"][0]["finishReason"], "STOP");
+}

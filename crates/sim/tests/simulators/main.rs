@@ -10,6 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod agents;
 mod anthropic;
 mod chat;
 mod common;
@@ -18,3 +19,4 @@ mod gemini;
 mod responses;
 mod sdk;
 mod server;
+mod websocket;

@@ -493,3 +493,55 @@ async fn the_same_seed_gives_the_same_bytes() {
     assert_eq!(bodies[0], bodies[1]);
     assert_ne!(bodies[0], bodies[2]);
 }
+
+/// OpenAI compacts a conversation on request, and reads only its own compactions.
+#[tokio::test]
+async fn openai_compacts_a_conversation() {
+    let simulator = simulator().await;
+    let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
+    input.push(json!({"type": "compaction_trigger"}));
+    let answer = submit(&simulator, "openai", &request("gpt-5.6", &input)).await.expect_ok();
+    let [item] = answer["output"].as_array().unwrap().as_slice() else { panic!("{answer}") };
+    assert_eq!((&item["type"], &answer["status"]), (&json!("compaction"), &json!("completed")));
+    let next = [item.clone(), json!({"role": "user", "content": "Go on"})];
+    submit(&simulator, "openai", &request("gpt-5.6", &next)).await.expect_ok();
+    assert!(simulator.ledger().all_verified());
+    assert!(simulator.ledger().returned().count() > 0);
+    // Azure has another key.
+    let answer = submit(&simulator, "azure", &request("gpt-5.6", &next)).await;
+    assert!(answer.expect_error(400).starts_with("The encrypted content"));
+}
+
+#[tokio::test]
+async fn misplaced_triggers_and_unknown_triggers_are_refused() {
+    let simulator = simulator().await;
+    let (user, trigger) =
+        (json!({"role": "user", "content": "Hi"}), json!({"type": "compaction_trigger"}));
+    for input in [vec![trigger.clone(), user.clone()], vec![trigger.clone(), trigger.clone()]] {
+        let answer = submit(&simulator, "openai", &request("gpt-5.6", &input)).await;
+        assert_eq!(
+            answer.expect_error(400),
+            "The 'compaction_trigger' item must be the final input item."
+        );
+    }
+    let answer =
+        submit(&simulator, "openai", &request("gpt-5.6", std::slice::from_ref(&trigger))).await;
+    assert_eq!(answer.expect_error(400), "The input contains nothing to compact.");
+    let answer = submit(&simulator, "xai", &request("grok-4.5", &[user, trigger])).await;
+    assert_eq!(answer.expect_error(400), "Invalid value: 'compaction_trigger' at 'input[1].type'.");
+}
+
+#[tokio::test]
+async fn compact_endpoint_keeps_user_messages() {
+    let simulator = simulator().await;
+    let input = one_step(&simulator, "openai", "gpt-5.6", true).await;
+    let body = json!({"model": "gpt-5.6", "input": input});
+    let path = "/at/openai/v1/responses/compact";
+    let answer = post(&simulator, path, &KEY, &body).await.expect_ok();
+    let output = answer["output"].as_array().unwrap();
+    let kinds: Vec<&Value> = output.iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, ["message", "compaction"], "{answer}");
+    assert_eq!(answer["object"], "response.compaction");
+    let answer = post(&simulator, "/at/xai/v1/responses/compact", &KEY, &body).await;
+    assert_eq!(answer.status, 404);
+}

@@ -230,7 +230,7 @@ async fn generated_arguments_match_their_schema() {
     assert!(["rail", "boat"].contains(&input["mode"].as_str().unwrap()));
     assert_eq!(input["stops"][1]["at"], "2026-11-15T09:30:00Z");
     assert_eq!((&input["seats"], &input["ratio"]), (&json!(10), &json!(0.5)));
-    assert_eq!((&input["fixed"], &input["maybe"]), (&json!(4), &json!(true)));
+    assert_eq!((&input["fixed"], input.get("maybe")), (&json!(4), None), "no optional member");
     assert_eq!(input["code"].as_str().unwrap().chars().count(), 30);
 }
 

@@ -1,5 +1,6 @@
 //! Simulates Anthropic's Messages API, and compatible APIs whose models issue no signatures.
 
+mod compaction;
 mod models;
 mod read;
 mod respond;

@@ -25,6 +25,7 @@ const MODELS: [(&str, &str, &str); 14] = [
 
 /// Returns the whole model list, or only the requested model; `None` if that model is unknown.
 pub(super) fn models(state: &SimState, model: Option<&str>) -> Option<Value> {
+    let catalog = state.catalog.current();
     let row = |(id, name, created): &(&str, &str, &str)| {
         json!({
             "type": "model",
@@ -33,7 +34,7 @@ pub(super) fn models(state: &SimState, model: Option<&str>) -> Option<Value> {
             "created_at": created,
             "max_input_tokens": 1_000_000,
             "max_tokens": 128_000,
-            "capabilities": capabilities(&state.catalog.profile(id)),
+            "capabilities": capabilities(&catalog.profile(id)),
         })
     };
     if let Some(model) = model {

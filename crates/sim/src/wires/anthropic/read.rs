@@ -6,8 +6,9 @@ use throughline_json::Node;
 
 use crate::digest::canonical_bytes;
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn, ensure};
+use crate::wires::anthropic::compaction;
 use crate::wires::claude::settings::Settings;
-use crate::wires::claude::{self, Block, Dialogue, Message, Role, is_claude};
+use crate::wires::claude::{self, Block, Dialogue, Message, Role, is_claude, system_messages};
 use crate::wires::{Exchange, is_true, list, member_is, parsed, string};
 
 pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
@@ -20,10 +21,14 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let settings = settings(request, body);
     if is_claude(&profile) {
         check_extras(body)?;
+        compaction::check_request(request, body, &settings)?;
         claude::check(exchange, &mut turn, &dialogue, &settings, profile.forced_tools)?;
+        compaction::check_blocks(exchange, body)?;
+        turn.compacts = settings.compacts;
     }
     turn.stream = is_true(body, "stream");
-    turn.tools = list(body, "tools").filter_map(parse_tool).collect();
+    let tools = system_messages::offered_tools(body, &settings)?;
+    turn.tools = tools.into_iter().filter_map(parse_tool).collect();
     let choice = body.get("tool_choice");
     let is_single = choice.is_some_and(|choice| is_true(choice, "disable_parallel_tool_use"));
     turn.parallel = is_single.then_some(false);
@@ -34,6 +39,9 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let system = text.into_iter().chain(list(body, "system"));
     turn.elements =
         claude::elements(list(body, "tools"), system, &settings, list(body, "messages"));
+    if is_claude(&profile) && request.row.dialect.compacts {
+        turn.compacts_first = compaction::reaches_threshold(body, &settings, &turn.elements)?;
+    }
     dialogue.fill_turn(&mut turn, settings);
     Ok(turn)
 }
@@ -86,6 +94,7 @@ fn settings<'t>(request: &SimRequest, body: Node<'t>) -> Settings<'t> {
         has_tools: list(body, "tools").next().is_some(),
         betas: betas.collect(),
         message_efforts: list(body, "messages").filter_map(effort_of).collect(),
+        compacts: body.present("compaction").is_some(),
     }
 }
 
@@ -102,7 +111,7 @@ fn choice(choice: Node<'_>) -> ToolChoice {
 /// runs such tools.
 fn parse_tool(tool: Node<'_>) -> Option<OfferedTool> {
     let schema = parsed(tool.present("input_schema")?)?;
-    Some(OfferedTool { name: string(tool, "name")?, schema, custom: false })
+    Some(OfferedTool::new(string(tool, "name")?, schema))
 }
 
 /// Converts the conversation to the form shared by all wires that serve Claude.
@@ -155,6 +164,10 @@ fn block(block: Node<'_>) -> Block {
                 .unwrap_or_default(),
             content: canonical_bytes(block),
         },
+        // The compaction of an edit is part of the reply whose Seals were issued without it.
+        Some("compaction") if block.present("signature").is_none() => {
+            Block::Other { kind: "compaction".to_owned(), content: Vec::new() }
+        }
         kind => Block::Other {
             kind: kind.unwrap_or_default().to_owned(),
             content: canonical_bytes(block),

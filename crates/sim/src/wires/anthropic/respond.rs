@@ -5,6 +5,7 @@ use throughline_codec::Frame;
 use throughline_core::StopReason;
 
 use crate::turn::{ReplyPlan, Turn};
+use crate::wires::anthropic::compaction;
 use crate::wires::claude::seals::SealedThought;
 use crate::wires::claude::settings::BINDING_BETA;
 use crate::wires::claude::{self, BlockFormat};
@@ -23,6 +24,10 @@ const BLOCKS: BlockFormat = BlockFormat {
         }
         SealedThought::Redacted { data } => json!({"type": "redacted_thinking", "data": data}),
     },
+    fallback: Some(|model| {
+        let (from, to) = (json!({"model": "claude-fable-5"}), json!({"model": model}));
+        json!({"type": "fallback", "from": from, "to": to})
+    }),
     // Compatible APIs send an arbitrary id as the signature, and never verify it.
     unsigned: |request, text, _| {
         let signature = request.nonce.and("unsigned").hex(32);
@@ -33,13 +38,24 @@ const BLOCKS: BlockFormat = BlockFormat {
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let request = exchange.request;
     let usage = &plan.usage;
+    let (content, stop_reason) = if turn.compacts {
+        (vec![compaction::block(exchange, turn, plan)], "compaction")
+    } else if turn.compacts_first && compaction::pauses(request.body.root()) {
+        (vec![compaction::edit_block(turn)], "compaction")
+    } else if turn.compacts_first {
+        let content = claude::content(exchange, turn, plan, &BLOCKS);
+        let content = [compaction::edit_block(turn)].into_iter().chain(content).collect();
+        (content, stop_reason(&plan.stop))
+    } else {
+        (claude::content(exchange, turn, plan, &BLOCKS), stop_reason(&plan.stop))
+    };
     let mut message = json!({
         "id": request.id("msg_01", "reply", 22),
         "type": "message",
         "role": "assistant",
         "model": request.model,
-        "content": claude::content(exchange, turn, plan, &BLOCKS),
-        "stop_reason": stop_reason(&plan.stop),
+        "content": content,
+        "stop_reason": stop_reason,
         "stop_sequence": null,
         "usage": {
             "input_tokens": usage.uncached_input(),

@@ -1,5 +1,7 @@
 //! Reads Chat Completions requests, with the checks of each provider.
 
+use std::collections::HashMap;
+
 use throughline_core::{
     CallIds, Contract, ForcedTools, Profile, ReasoningChannel as Channel, ReasoningSwitch as Switch,
 };
@@ -84,6 +86,7 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
         let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
         return Err(Refusal::invalid(message).param("max_tokens").code("unsupported_parameter"));
     }
+    check_tools(turn, request)?;
     let is_refused = profile.forced_tools == ForcedTools::RefusedWhileThinking && turn.thinks;
     ensure!(!is_refused || !is_forced, "Thinking mode does not support this tool_choice");
     let (format, include) = (root.present("reasoning_format"), root.present("include_reasoning"));
@@ -98,6 +101,25 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     let most = root.present("max_completion_tokens").or_else(|| root.present("max_tokens"));
     turn.max_tokens = most.and_then(Node::u64);
     Ok(())
+}
+
+/// Rejects function tools for OpenAI's newer models while the model thinks.
+fn check_tools(turn: &Turn, request: &SimRequest) -> Result<(), Refusal> {
+    let limit = turn.target.profile.notes.get("chat-tools");
+    let limit = limit.filter(|_| &*request.row.name == "openai-chat" && turn.thinks);
+    let Some(limit) = limit.filter(|_| turn.tools.iter().any(|tool| !tool.custom)) else {
+        return Ok(());
+    };
+    let remedy = if limit == "unless-none" {
+        "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+    } else {
+        "Please use /v1/responses instead."
+    };
+    let message = format!(
+        "Function tools with reasoning_effort are not supported for {} in /v1/chat/completions. {remedy}",
+        request.model
+    );
+    Err(Refusal::invalid(message).param("reasoning_effort"))
 }
 
 /// Returns whether the model thinks, according to the provider's setting for thinking.
@@ -181,16 +203,24 @@ fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refu
         Err(Refusal::invalid(message).param(format!("messages.[{at}].role")))
     };
     let mut pending: Vec<String> = Vec::new();
+    let mut answered: HashMap<String, usize> = HashMap::new();
     for (at, message) in messages.iter().map(Some).chain([None]).enumerate() {
         if let Some(message) = message.filter(|message| member_is(**message, "role", "tool")) {
             let id = message.text_of("tool_call_id").unwrap_or_default();
             let Some(index) = pending.iter().position(|call| **call == *id) else {
+                if let Some(first) = answered.get(&*id) {
+                    let message = format!(
+                        "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in messages[{first}] and messages[{at}]."
+                    );
+                    return refuse(message, at);
+                }
                 let message = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.";
                 return refuse(message.to_owned(), at);
             };
-            pending.remove(index);
+            answered.insert(pending.remove(index), at);
             continue;
         }
+        answered.clear();
         if !pending.is_empty() {
             let ids = pending.join(", ");
             let message = format!(

@@ -8,7 +8,9 @@
 pub(crate) mod seals;
 pub(crate) mod settings;
 pub(crate) mod structure;
+pub(crate) mod system_messages;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -41,7 +43,7 @@ pub(crate) fn check(
 ) -> Result<(), Refusal> {
     let profile = Arc::clone(&turn.target.profile);
     settings::check(settings, &profile, forced_tools)?;
-    structure::check(dialogue, &profile, settings.mode())?;
+    structure::check(dialogue, &profile, settings)?;
     (turn.prefix, turn.notices) = seals::check(exchange, dialogue, settings, &profile)?;
     turn.demoted = dialogue.has_thoughts_as_text(exchange.state);
     turn.config = Some(settings.config());
@@ -68,6 +70,8 @@ pub(crate) struct BlockFormat {
     /// Writes a call, given its id, name and arguments.
     pub(crate) call: fn(&str, &str, &Value) -> Value,
     pub(crate) thought: fn(SealedThought) -> Value,
+    /// Writes the block that marks a change of the model, if the wire has such a block.
+    pub(crate) fallback: Option<fn(&str) -> Value>,
     /// Writes a thought of a model that issues no signatures.
     pub(crate) unsigned: fn(&SimRequest, &str, ThoughtDisplay) -> Value,
 }
@@ -105,6 +109,12 @@ pub(crate) fn content(
         for ((value, _), thought) in thoughts.zip(sealed) {
             *value = (format.thought)(thought);
         }
+    }
+    let mut thoughts = blocks.iter().enumerate().filter(|(_, block)| block.is_none());
+    if let Some((second, _)) = thoughts.nth(1).filter(|_| request.has_fallback())
+        && let Some(fallback) = format.fallback
+    {
+        content.insert(second, fallback(&request.model));
     }
     content
 }
@@ -179,6 +189,11 @@ impl Block {
         }
     }
 
+    /// Returns whether the block marks that another model continued the reply.
+    pub(crate) fn is_fallback(&self) -> bool {
+        matches!(self, Self::Other { kind, .. } if kind == "fallback")
+    }
+
     pub(crate) fn is_thought(&self) -> bool {
         matches!(self, Self::Thinking { .. } | Self::Redacted { .. })
     }
@@ -192,7 +207,7 @@ impl Block {
     fn bound_content(&self) -> Option<&[u8]> {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => None,
-            Self::Other { content, .. } if content.is_empty() => None,
+            Self::Other { content, .. } if content.is_empty() || self.is_fallback() => None,
             Self::Text(text) => Some(text.as_bytes()),
             Self::Call { content, .. }
             | Self::Answer { content, .. }
@@ -228,13 +243,15 @@ impl Message {
     }
 }
 
-/// The calls without results and the results without calls in one message.
+/// The calls without results, and the results without calls or with a repeated id, in one message.
 pub(crate) struct UnpairedTools<'d> {
     pub(crate) number: usize,
     /// Ids of calls that have no result in the next message.
     pub(crate) unanswered: Vec<&'d str>,
     /// Position and call id of the first result that has no call in the previous message.
     pub(crate) unexpected: Option<(usize, &'d str)>,
+    /// Position and call id of the first result whose call already has a result in the message.
+    pub(crate) repeated: Option<(usize, &'d str)>,
 }
 
 impl Dialogue {
@@ -253,11 +270,10 @@ impl Dialogue {
         self.messages.iter().rposition(|message| message.role == Role::Assistant)
     }
 
-    /// Returns whether the last message contains tool results.
+    /// Returns whether the last message contains tool results. System messages are skipped.
     pub(crate) fn is_in_loop(&self) -> bool {
-        self.messages
-            .last()
-            .is_some_and(|message| message.role == Role::User && message.answers().next().is_some())
+        let last = self.messages.iter().rfind(|message| message.role != Role::System);
+        last.is_some_and(|message| message.role == Role::User && message.answers().next().is_some())
     }
 
     /// Iterates over all blocks. Yields the index of the message, the index of the block in the
@@ -270,7 +286,7 @@ impl Dialogue {
     }
 
     /// Finds calls without a result in the next message, and results without a call in the previous
-    /// message. System messages are skipped.
+    /// message or with a repeated id. System messages are skipped.
     pub(crate) fn unpaired_tools(&self) -> impl Iterator<Item = UnpairedTools<'_>> {
         let numbered = self.messages.iter().enumerate();
         let turns: Vec<_> = numbered.filter(|(_, message)| message.role != Role::System).collect();
@@ -286,7 +302,9 @@ impl Dialogue {
             let is_models = message.role == Role::Assistant;
             let unanswered = message.calls().filter(|call| is_models && !is_answered(call));
             let unexpected = message.answers().find(|(_, answer)| !is_called(answer));
-            Some(UnpairedTools { number, unanswered: unanswered.collect(), unexpected })
+            let mut answered = HashSet::new();
+            let repeated = message.answers().find(|(_, answer)| !answered.insert(*answer));
+            Some(UnpairedTools { number, unanswered: unanswered.collect(), unexpected, repeated })
         })
     }
 
@@ -323,6 +341,9 @@ impl Dialogue {
                 }
             }
         }
+        // A compaction comes first, so nothing shows whether it replaced calls of this turn.
+        let has_compaction = self.blocks().any(|(_, _, block)| block.kind() == "compaction");
+        turn.compacted = has_compaction && turn.step == 0;
     }
 }
 

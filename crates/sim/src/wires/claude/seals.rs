@@ -23,7 +23,8 @@ use crate::wires::claude::{Block, ContentDigest, Dialogue, Message, Role};
 /// providers that serve Claude.
 pub(crate) const SIGNER: &str = "claude";
 
-/// Prefix binding applies to accounts created on or after this date.
+/// Prefix binding applies to accounts created on or after this date. For the newest models it
+/// applies to all accounts.
 const BINDING_SINCE: Date = date(2026, 8, 31);
 
 /// Checks every Seal in a conversation. Returns the prefix that the next reply is bound to. Also
@@ -34,7 +35,8 @@ pub(crate) fn check(
     settings: &Settings<'_>,
     profile: &Profile,
 ) -> Result<(PrefixBinding, Vec<Value>), Refusal> {
-    let is_bound = exchange.request.account_created >= BINDING_SINCE;
+    let enforced = profile.notes.get("prefix-enforced").map(String::as_str);
+    let is_bound = enforced == Some("always") || exchange.request.account_created >= BINDING_SINCE;
     let mut checker = SealChecker {
         exchange,
         dialogue,
@@ -81,7 +83,9 @@ impl SealChecker<'_, '_> {
     fn message(&mut self, number: usize, message: &Message) -> Result<(), Refusal> {
         let mut is_begun = false;
         let mut last: Option<SealClaims> = None;
+        let mut has_fallback = false;
         for (index, block) in message.blocks.iter().enumerate() {
+            has_fallback |= block.is_fallback();
             if let Some(content) = block.bound_content() {
                 self.content.add(message.role, !is_begun, content);
                 is_begun = true;
@@ -98,7 +102,16 @@ impl SealChecker<'_, '_> {
             let path = format!("messages.{number}.content.{index}");
             let seal = seal.unwrap_or_default();
             let thought = ReturnedThought { path, number, index, block, seal, text };
-            last = Some(self.block(&thought, message, last.as_ref())?);
+            let claims = self.block(&thought, message, last.as_ref())?;
+            if let Some(before) = last.filter(|before| before.reply == claims.reply) {
+                // A fallback block must stay between the thoughts that it separated.
+                if has_fallback != (before.fallbacks != claims.fallbacks) {
+                    let refusal = modified_message(&thought.path);
+                    return Err(self.refuse(&thought, "modified", refusal));
+                }
+            }
+            has_fallback = false;
+            last = Some(claims);
         }
         self.check_whole(number, message, last.as_ref())
     }
@@ -177,7 +190,8 @@ impl SealChecker<'_, '_> {
 
     /// Returns why the requested model cannot read a thought; `None` if the model can read it.
     fn unreadable(&self, claims: &SealClaims) -> Option<&'static str> {
-        let mut families = self.exchange.state.catalog.profiles().iter();
+        let catalog = self.exchange.state.catalog.current();
+        let mut families = catalog.profiles().iter();
         let issuer = families.find(|row| row.name == claims.family);
         let is_account_bound = issuer.is_some_and(|issuer| issuer.bound.account);
         if is_account_bound && claims.account != self.exchange.request.account {
@@ -330,6 +344,7 @@ pub(crate) fn seal(
             hidden: visible.is_empty(),
             beside,
             is_behind: is_begun,
+            fallbacks: u32::from(exchange.request.has_fallback() && !sealed.is_empty()),
             prefix: turn.target.profile.bound.prefix.then(|| prefix.clone()),
             ..exchange.claims(turn, kind)
         };

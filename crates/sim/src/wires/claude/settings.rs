@@ -26,6 +26,8 @@ pub(crate) struct Settings<'t> {
     pub(crate) betas: Vec<String>,
     /// Efforts set by mid-conversation system messages.
     pub(crate) message_efforts: Vec<String>,
+    /// Whether the request asks for a compaction of the conversation.
+    pub(crate) compacts: bool,
 }
 
 /// Policy for thoughts that are bound to another prefix.
@@ -117,7 +119,21 @@ pub(crate) fn check(
     }
     check_sampling(settings, profile)?;
     check_choice(settings, profile, forced_tools)?;
-    settings.message_efforts.iter().try_for_each(|effort| check_effort(effort, profile))
+    settings.message_efforts.iter().try_for_each(|effort| check_effort(effort, profile))?;
+    check_message_efforts(settings, profile)
+}
+
+/// Checks that no message changes the effort while the model thinks only between tools.
+fn check_message_efforts(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
+    let base = settings.effort.as_ref().or(profile.notes.get("default-effort"));
+    let is_changed =
+        settings.message_efforts.iter().any(|effort| base.is_some_and(|b| b != effort));
+    ensure!(
+        settings.mode() != Some(Mode::BetweenTools) || !is_changed,
+        "output_config.effort: the effort cannot change within a conversation when \
+         \"thinking.type\" is \"between_tools\"."
+    );
+    Ok(())
 }
 
 fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {

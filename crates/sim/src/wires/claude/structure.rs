@@ -4,24 +4,38 @@
 use throughline_core::{Mode, Profile};
 
 use crate::turn::{Refusal, ensure};
-use crate::wires::claude::{Block, Dialogue, Role};
+use crate::wires::claude::settings::Settings;
+use crate::wires::claude::{Block, Dialogue, Role, system_messages};
 
-/// Checks the structure of a conversation in the same order as Anthropic. `mode` is the requested
-/// thinking mode.
+/// Checks the structure of a conversation in the same order as Anthropic.
 pub(crate) fn check(
     dialogue: &Dialogue,
     profile: &Profile,
-    mode: Option<Mode>,
+    settings: &Settings<'_>,
 ) -> Result<(), Refusal> {
     check_members(dialogue)?;
-    check_end(dialogue, profile)?;
+    system_messages::check_order(dialogue)?;
+    // A conversation that is compacted may end with any message.
+    if !settings.compacts {
+        check_end(dialogue, profile)?;
+    }
     check_calls(dialogue)?;
-    check_tool_loop(dialogue, mode)
+    check_tool_loop(dialogue, settings.mode())
 }
 
-/// Checks that thoughts have the members that the schema requires.
+/// Checks that thoughts have the members that the schema requires. A thought may have an empty
+/// text, but only with a signature.
 fn check_members(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, index, block) in dialogue.blocks() {
+        if let Block::Thinking { text, signature } = block
+            && text.is_empty()
+            && signature.as_deref().unwrap_or_default().is_empty()
+        {
+            return Err(Refusal::invalid(format!(
+                "messages.{number}.content.{index}.thinking: each thinking block must contain \
+                 thinking"
+            )));
+        }
         let missing = if let Block::Thinking { signature: None, .. } = block {
             "thinking.signature"
         } else if let Block::Redacted { data: None } = block {
@@ -56,7 +70,7 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that each call has a result in the next message, and that each result has a call in the
+/// Checks that each call has one result in the next message, and that each result has a call in the
 /// previous message.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for unpaired in dialogue.unpaired_tools() {
@@ -75,6 +89,12 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
                  in the previous message."
             )));
         }
+        if let Some((index, id)) = unpaired.repeated {
+            return Err(Refusal::invalid(format!(
+                "messages.{number}.content.{index}: each tool_use must have a single result. Found \
+                 multiple `tool_result` blocks with id: {id}"
+            )));
+        }
     }
     Ok(())
 }
@@ -86,11 +106,14 @@ fn check_tool_loop(dialogue: &Dialogue, mode: Option<Mode>) -> Result<(), Refusa
         return Ok(());
     }
     let Some(number) = dialogue.latest() else { return Ok(()) };
-    let message = dialogue.messages.get(number);
-    let Some(first) = message.and_then(|message| message.blocks.first()) else { return Ok(()) };
+    let blocks = dialogue.messages.get(number).into_iter().flat_map(|message| &message.blocks);
+    // The listing of an MCP server's tools and a compaction precede the thoughts.
+    let precedes = |block: &Block| matches!(block.kind(), "mcp_tool_listing" | "compaction");
+    let mut blocks = blocks.enumerate().filter(|(_, block)| !precedes(block));
+    let Some((index, first)) = blocks.next() else { return Ok(()) };
     ensure!(
         first.is_thought(),
-        "messages.{number}.content.0.type: Expected `thinking` or `redacted_thinking`, but found \
+        "messages.{number}.content.{index}.type: Expected `thinking` or `redacted_thinking`, but found \
          `{}`. When `thinking` is enabled, a final `assistant` message must start with a thinking \
          block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend \
          you include thinking blocks from previous turns. To avoid this requirement, disable \

@@ -81,7 +81,7 @@ fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that each call has a result in the next message, and that each result has a call in the
+/// Checks that each call has one result in the next message, and that each result has a call in the
 /// previous message.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for unpaired in dialogue.unpaired_tools() {
@@ -93,7 +93,7 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
             unpaired.unanswered.join(", ")
         );
         ensure!(
-            unpaired.unexpected.is_none(),
+            unpaired.unexpected.is_none() && unpaired.repeated.is_none(),
             "The number of toolResult blocks at messages.{number}.content exceeds the number of \
              toolUse blocks of previous turn."
         );
@@ -118,6 +118,7 @@ fn settings(body: Node<'_>) -> Settings<'_> {
         has_tools: tools(body).next().is_some(),
         betas: betas.filter_map(Node::text).map(Cow::into_owned).collect(),
         message_efforts: Vec::new(),
+        compacts: false,
     }
 }
 
@@ -139,7 +140,7 @@ fn tools(body: Node<'_>) -> impl Iterator<Item = Node<'_>> {
 fn parse_tool(tool: Node<'_>) -> Option<OfferedTool> {
     let spec = tool.present("toolSpec")?;
     let schema = parsed(spec.at("/inputSchema/json")?)?;
-    Some(OfferedTool { name: string(spec, "name")?, schema, custom: false })
+    Some(OfferedTool::new(string(spec, "name")?, schema))
 }
 
 /// Iterates over the system prompt blocks, without cache markers.

@@ -19,6 +19,7 @@ const BLOCKS: BlockFormat = BlockFormat {
         }
         SealedThought::Redacted { data } => json!({"reasoningContent": {"redactedContent": data}}),
     },
+    fallback: None,
     // A hidden thought has an empty text.
     unsigned: |_, text, display| {
         let text = if display == ThoughtDisplay::AsAsked { text } else { "" };

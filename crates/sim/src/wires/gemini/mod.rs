@@ -8,7 +8,10 @@
 //! - A signature is valid only at the endpoint that issued it and, for some families, for the
 //!   account that received it. Both base64 alphabets are accepted.
 //! - The model's entry in the catalog defines the allowed budgets and levels.
+//! - A scripted reply can end with `CONTINUATION`. Its token continues the reply in a request with
+//!   the same contents.
 
+mod continuation;
 pub(crate) mod read;
 mod respond;
 

@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::keys::{SealError, SealFormat};
 use crate::ledger::{ReplyKey, Verdict};
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn, ensure};
-use crate::wires::gemini::get;
+use crate::wires::gemini::{continuation, get};
 use crate::wires::{Exchange, empty_schema, is_true, list, member_is, string, value};
 
 /// Documented placeholder signatures, for history that did not come from Gemini.
@@ -37,6 +37,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     }
     check_first_calls(request, &turn.target.profile, &contents)?;
     fill_turn(&mut turn, root, &contents);
+    continuation::check(exchange, &mut turn, root)?;
     turn.expected_replies =
         contents.iter().flat_map(|content| reply_keys(request, *content)).collect();
     Ok(turn)
@@ -116,7 +117,7 @@ fn check_budget(profile: &Profile, budget: i64) -> Result<(), Refusal> {
 fn parse_tool(function: Node<'_>) -> Option<OfferedTool> {
     let schema = ["parametersJsonSchema", "parameters"].iter().find_map(|key| get(function, key));
     let schema = schema.map_or_else(empty_schema, value);
-    Some(OfferedTool { name: string(function, "name")?, schema, custom: false })
+    Some(OfferedTool::new(string(function, "name")?, schema))
 }
 
 fn choice(root: Node<'_>) -> ToolChoice {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use throughline_core::StopReason;
 
 use crate::keys::{SealClaims, SealFormat};
-use crate::turn::{ReplyPart, ReplyPlan, ThoughtDisplay, Turn};
+use crate::turn::{CONTINUATION, ReplyPart, ReplyPlan, ThoughtDisplay, Turn};
+use crate::wires::gemini::continuation;
 use crate::wires::gemini::read::signed;
 use crate::wires::{Exchange, set};
 
@@ -13,6 +14,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
         StopReason::Length => "MAX_TOKENS",
         StopReason::Refused(_) => "SAFETY",
         StopReason::Done | StopReason::Tools | StopReason::Sequence(_) => "STOP",
+        StopReason::Other(reason) if **reason == *CONTINUATION => CONTINUATION,
         StopReason::Paused | StopReason::Cut | StopReason::Other(_) => "OTHER",
     };
     let usage = &plan.usage;
@@ -29,8 +31,12 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
         set(&mut counts, "cachedContentTokenCount", usage.cached);
     }
     let content = json!({"parts": parts(exchange, turn, plan), "role": "model"});
+    let mut candidate = json!({"content": content, "finishReason": finish, "index": 0});
+    if let Some(token) = continuation::token(exchange, turn, plan) {
+        set(&mut candidate, "continuationToken", token);
+    }
     json!({
-        "candidates": [{"content": content, "finishReason": finish, "index": 0}],
+        "candidates": [candidate],
         "usageMetadata": counts,
         "modelVersion": exchange.request.model,
         "responseId": exchange.request.id("", "reply", 23),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use throughline_codec::COMPACTION_TYPES;
 use throughline_json::{self as json, Json, Node};
 
 use crate::digest::Digest;
@@ -35,6 +36,12 @@ pub(super) enum ItemKind {
     Output,
     CustomOutput,
     Compaction,
+    /// New settings, which hold until a later item replaces them.
+    Configuration,
+    /// A request for a compaction.
+    Trigger,
+    /// Tools that the client offers in addition to the request's `tools`.
+    Tools,
     /// A reference to a stored item.
     Reference,
     /// A step that the provider ran itself, or an item of unknown type.
@@ -52,7 +59,10 @@ impl ItemKind {
             Some("custom_tool_call") => Self::CustomCall,
             Some("function_call_output") => Self::Output,
             Some("custom_tool_call_output") => Self::CustomOutput,
-            Some("compaction" | "compaction_summary" | "context_compaction") => Self::Compaction,
+            Some(kind) if COMPACTION_TYPES.contains(&kind) => Self::Compaction,
+            Some("configuration_update") => Self::Configuration,
+            Some("compaction_trigger") => Self::Trigger,
+            Some("additional_tools") => Self::Tools,
             Some("item_reference") => Self::Reference,
             Some(_) => Self::Other,
         }
@@ -60,7 +70,9 @@ impl ItemKind {
 
     /// Returns whether items of this type are model output.
     pub(super) fn is_model_output(self) -> bool {
-        self != Self::Message && !self.is_output()
+        let is_clients =
+            matches!(self, Self::Message | Self::Configuration | Self::Trigger | Self::Tools);
+        !is_clients && !self.is_output()
     }
 
     pub(super) fn is_call(self) -> bool {
@@ -87,6 +99,14 @@ impl InputItem {
     /// Returns a string member; empty if the member is missing.
     pub(super) fn text_of(&self, key: &str) -> String {
         self.json.tree().root().text_of(key).map(Cow::into_owned).unwrap_or_default()
+    }
+
+    /// Returns whether the item is an output that the client sends without a call. Codex does so
+    /// for goals: the output names a tool, and has no call id.
+    pub(super) fn is_notification(&self) -> bool {
+        let tree = self.json.tree();
+        let has = |key: &str| tree.root().present(key).is_some();
+        self.kind.is_output() && has("name") && !has("call_id")
     }
 
     /// Returns the encrypted content, if the item has any.

@@ -8,6 +8,9 @@
 //!   stream, `output_item.added` and `output_item.done` contain different ciphertexts; only the
 //!   ciphertext in `output_item.done` is valid.
 //! - A call requires an output, and an output requires a call.
+//! - OpenAI compacts a conversation whose last item is a `compaction_trigger`, at
+//!   `/v1/responses/compact`, and before a reply if the conversation reaches the threshold in
+//!   `context_management`. The other endpoints do not know the item and the path.
 
 mod input;
 mod read;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use throughline_json::{Json, Node};
 
-use crate::cache::PromptElement;
+use crate::cache::{PromptCache, PromptElement};
 use crate::digest::Digest;
 use crate::ledger::ReplyKey;
 use crate::state::SimState;
-use crate::turn::{Refusal, SimRequest, Turn, ensure};
+use crate::turn::{Operation, Refusal, SimRequest, Turn, ensure};
 use crate::wires::openai::{self, SettingPaths};
 use crate::wires::responses::StorageMode;
 use crate::wires::responses::input::{InputChecker, InputItem, ItemKind, elements};
@@ -37,6 +37,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let before = before.iter().flat_map(|items| items.iter());
     let mut items: Vec<InputItem> = before.map(|json| InputItem::new(json.clone(), None)).collect();
     items.extend(elements(root.present("input")));
+    turn.compacts = check_compaction(request, &items)?;
     let checks_pairs = storage == StorageMode::Paired && stores(root);
     let mut checker =
         InputChecker { exchange, turn: &turn, storage, owner, checks_pairs, seen: Vec::new() };
@@ -51,8 +52,84 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     if storage == StorageMode::Stateless {
         check_uninterrupted(&items)?;
     }
+    apply_updates(&mut turn, &request.model, &items)?;
+    add_tools(&mut turn, &items);
     fill_turn(&mut turn, root, &items);
+    turn.compacts_first = request.row.dialect.compacts && reaches_threshold(&turn, root, &items)?;
     Ok(turn)
+}
+
+/// Returns whether the conversation since its last compaction reaches the threshold in
+/// `context_management`.
+fn reaches_threshold(turn: &Turn, root: Node<'_>, items: &[InputItem]) -> Result<bool, Refusal> {
+    let mut threshold = None;
+    for (at, entry) in list(root, "context_management").enumerate() {
+        let param = format!("context_management[{at}].type");
+        if !member_is(entry, "type", "compaction") {
+            let message = format!("Invalid value for '{param}': expected 'compaction'.");
+            return Err(Refusal::invalid(message).param(param).code("invalid_value"));
+        }
+        threshold = entry.present("compact_threshold").and_then(Node::u64);
+    }
+    let Some(threshold) = threshold else { return Ok(false) };
+    let last = items.iter().rposition(|item| item.kind == ItemKind::Compaction);
+    // The elements of the items come after those of the tools and the instructions.
+    let replaced = last.map_or(0, |last| last + 1);
+    let kept_before = turn.elements.len().saturating_sub(items.len());
+    let elements = turn.elements.iter().enumerate();
+    let rendered = elements.filter(|(at, _)| *at < kept_before || *at >= kept_before + replaced);
+    let rendered: Vec<PromptElement> = rendered.map(|(_, element)| element.clone()).collect();
+    Ok(PromptCache::count(&rendered) >= threshold && !turn.compacts)
+}
+
+/// Applies the settings of the configuration updates, in order.
+fn apply_updates(turn: &mut Turn, model: &str, items: &[InputItem]) -> Result<(), Refusal> {
+    for item in items.iter().filter(|item| item.kind == ItemKind::Configuration) {
+        let tree = item.json.tree();
+        let root = tree.root();
+        if let Some(effort) = root.at("/reasoning/effort").and_then(Node::text) {
+            let param = format!("input[{}].reasoning.effort", item.at.unwrap_or_default());
+            openai::check_effort(&turn.target.profile, model, Some(&effort), &param)?;
+            turn.thinks = openai::thinks(&turn.target.profile, Some(&effort));
+        }
+        if root.at(PATHS.format_type).is_some() {
+            turn.schema = openai::schema(root, &PATHS);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the tools that input items offer. Codex sends its tools this way for recent models.
+fn add_tools(turn: &mut Turn, items: &[InputItem]) {
+    for item in items.iter().filter(|item| item.kind == ItemKind::Tools) {
+        let tree = item.json.tree();
+        let tools = list(tree.root(), "tools");
+        turn.tools.extend(tools.flat_map(|tool| openai::parse_tools(tool, &PATHS)));
+    }
+}
+
+/// Returns whether the request asks for a compaction. The trigger must be the last item.
+fn check_compaction(request: &SimRequest, items: &[InputItem]) -> Result<bool, Refusal> {
+    let is_endpoint = request.verb == Operation::Compact;
+    if is_endpoint && !request.row.dialect.compacts {
+        return Err(Refusal::new(404, "Not found"));
+    }
+    let is_trigger = |item: &InputItem| item.kind == ItemKind::Trigger;
+    let Some(first) = items.iter().position(is_trigger) else { return Ok(is_endpoint) };
+    let path = format!("input[{}]", items.get(first).and_then(|item| item.at).unwrap_or_default());
+    if !request.row.dialect.compacts {
+        let message = format!("Invalid value: 'compaction_trigger' at '{path}.type'.");
+        return Err(Refusal::invalid(message).param(path).code("invalid_value"));
+    }
+    if is_endpoint || first + 1 != items.len() {
+        let message = "The 'compaction_trigger' item must be the final input item.";
+        return Err(Refusal::invalid(message).param(path).code("invalid_value"));
+    }
+    if first == 0 {
+        let message = "The input contains nothing to compact.";
+        return Err(Refusal::invalid(message).param("input").code("invalid_value"));
+    }
+    Ok(true)
 }
 
 /// Returns the conversation to store: the previous response's conversation, followed by the new
@@ -185,7 +262,7 @@ fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
         let kind = if item.kind.is_custom() { "custom tool call" } else { "function call" };
         let problem = if item.kind.is_call() && !outputs.contains(&id) {
             format!("No tool output found for {kind} {id}.")
-        } else if item.kind.is_output() && !calls.contains(&id) {
+        } else if item.kind.is_output() && !calls.contains(&id) && !item.is_notification() {
             format!("No tool call found for {kind} output with call_id {id}.")
         } else {
             continue;
@@ -227,9 +304,10 @@ fn fill_turn(turn: &mut Turn, root: Node<'_>, items: &[InputItem]) {
         } else if item.kind.is_call() {
             turn.called.push(item.text_of("name"));
             turn.expected_replies.push(ReplyKey::Call(item.text_of("call_id")));
-        } else if item.kind.is_output() {
+        } else if item.kind.is_output() && !item.is_notification() {
             turn.results.push(openai::text(node.get("output")));
         }
+        turn.compacted |= item.kind == ItemKind::Compaction;
         let is_models = item.kind.is_model_output();
         turn.step += usize::from(is_models && !was_models);
         was_models = is_models;

@@ -1,15 +1,15 @@
 //! Writes Responses API responses: output items with their Seals, and the echoed settings.
 
 use serde_json::{Value, json};
-use throughline_core::StopReason;
+use throughline_core::{StopReason, Usage};
 use throughline_json::{Json, Node};
 
 use crate::digest::Digest;
 use crate::keys::{SealClaims, SealFormat};
-use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
-use crate::wires::responses::input::InputItem;
+use crate::turn::{Operation, ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
+use crate::wires::responses::input::{InputItem, ItemKind, elements};
 use crate::wires::responses::{StorageMode, read};
-use crate::wires::{Exchange, openai, set, value};
+use crate::wires::{Exchange, member_is, openai, set, value};
 
 /// Writes a complete response. Stores the response if the request enables storage.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
@@ -18,10 +18,14 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
     let storage = StorageMode::from_provider(&request.row);
     let id = storage.id(request, "resp_", "reply");
     let items = items(exchange, turn, plan, storage);
+    if request.verb == Operation::Compact {
+        return compaction(request, &id, items, plan);
+    }
     let stores = read::stores(root) && storage != StorageMode::Stateless;
     if stores {
         let output: Vec<Json> = items.iter().map(Json::from).collect();
-        let before = read::conversation(request, state);
+        // A compaction replaces the conversation before it.
+        let before = if turn.compacts { Vec::new() } else { read::conversation(request, state) };
         state.stored.insert(read::owner(request), &id, before, &output);
     }
     let (status, details) = match &plan.stop {
@@ -38,7 +42,6 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
     let default = turn.target.profile.notes.get("default-effort").map(String::as_str);
     let summary = root.at("/reasoning/summary").map_or(Value::Null, value);
     let effort = effort.as_deref().or(default);
-    let usage = &plan.usage;
     json!({
         "id": id,
         "object": "response",
@@ -67,18 +70,45 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
         "top_logprobs": 0,
         "top_p": echo("top_p", json!(1.0)),
         "truncation": "disabled",
-        "usage": {
-            "input_tokens": usage.input,
-            "input_tokens_details": {
-                "cached_tokens": usage.cached,
-                "cache_write_tokens": usage.written,
-            },
-            "output_tokens": usage.output,
-            "output_tokens_details": {"reasoning_tokens": usage.thought},
-            "total_tokens": usage.total(),
-        },
+        "usage": usage_json(&plan.usage),
         "user": null,
         "metadata": echo("metadata", json!({})),
+    })
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    json!({
+        "input_tokens": usage.input,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached,
+            "cache_write_tokens": usage.written,
+        },
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.thought},
+        "total_tokens": usage.total(),
+    })
+}
+
+/// Writes the response of `/v1/responses/compact`: the user's messages, then the compaction.
+fn compaction(request: &SimRequest, id: &str, items: Vec<Value>, plan: &ReplyPlan) -> Value {
+    let input = elements(request.body.root().present("input")).into_iter();
+    let messages = input.enumerate().filter_map(|(at, item)| {
+        let tree = item.json.tree();
+        let is_users = item.kind == ItemKind::Message && member_is(tree.root(), "role", "user");
+        is_users.then(|| {
+            let text = openai::text(tree.root().get("content"));
+            let id = request.id("msg_", &format!("user message {at}"), 48);
+            let content = json!([{"type": "input_text", "text": text}]);
+            json!({"id": id, "type": "message", "status": "completed", "content": content,
+                   "role": "user"})
+        })
+    });
+    json!({
+        "id": id,
+        "object": "response.compaction",
+        "created_at": openai::CREATED,
+        "output": messages.chain(items).collect::<Vec<Value>>(),
+        "usage": usage_json(&plan.usage),
     })
 }
 
@@ -105,6 +135,10 @@ fn items(
     for (at, part) in plan.parts.iter().enumerate() {
         encoded.push(match part {
             ReplyPart::Thought { .. } => None,
+            ReplyPart::Text(text) if turn.compacts => {
+                let label = format!("compaction {at}");
+                Some(compaction_item(exchange, turn, text, &storage.id(request, "cmp_", &label)))
+            }
             ReplyPart::Text(text) => {
                 exchange.record.record_text(text);
                 let id = storage.id(request, "msg_", &format!("message {at}"));
@@ -114,12 +148,21 @@ fn items(
                 let call_id = request.id("call_", &format!("call {at}"), 24);
                 exchange.record.call(&call_id);
                 let item_id = |prefix: &str| storage.id(request, prefix, &format!("item {at}"));
-                Some(call(&item_id, &call_id, name, arguments))
+                let mut item = call(&item_id, &call_id, name, arguments);
+                let tool = turn.tools.iter().find(|tool| tool.name == *name);
+                if let Some(namespace) = tool.and_then(|tool| tool.namespace.as_deref()) {
+                    set(&mut item, "namespace", namespace);
+                }
+                Some(item)
             }
         });
     }
     let count = encoded.iter().filter(|item| item.is_none()).count();
-    let (mut items, mut ordinal) = (Vec::with_capacity(encoded.len()), 0);
+    let (mut items, mut ordinal) = (Vec::with_capacity(encoded.len() + 1), 0);
+    if turn.compacts_first {
+        let id = storage.id(request, "cmp_", "compaction before the reply");
+        items.push(compaction_item(exchange, turn, &turn.user_text, &id));
+    }
     for (at, part) in plan.parts.iter().enumerate() {
         let ReplyPart::Thought { text, display } = part else {
             items.extend(encoded.get(at).cloned().flatten());
@@ -163,6 +206,15 @@ fn items(
         items.push(message_item(&id, &json!([{"type": "refusal", "refusal": text}])));
     }
     items
+}
+
+/// Writes a sealed compaction of a text.
+fn compaction_item(exchange: &mut Exchange<'_>, turn: &Turn, text: &str, id: &str) -> Value {
+    let text = Digest::new("throughline-sim compaction", text);
+    let claims = SealClaims { text, ..exchange.claims(turn, "compaction") };
+    let signer = exchange.request.row.name.clone();
+    let sealed = exchange.seal(&signer, SealFormat::Fernet, &claims);
+    json!({"id": id, "type": "compaction", "encrypted_content": sealed})
 }
 
 fn message_item(id: &str, content: &Value) -> Value {
