@@ -211,6 +211,8 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
     list(&mut text, "Open questions", texts(&record.open_questions));
     let reflections = state.smart.reflections.as_deref().unwrap_or_default();
     let notes = reflections.iter().skip(reflections.len().saturating_sub(kept_notes(state)));
+    // The other notes stay with the tool results that they are about.
+    let notes = notes.filter(|note| !state.has_result_of(note));
     list(&mut text, "Notes to yourself", notes.map(|note| note.text.to_string()).collect());
     let before = state.smart.tool_history_archived.iter().flatten();
     let before = before.map(|execution| (&*execution.tool_name, &execution.execution_id));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use throughline_core::Identity;
 use throughline_json::{Json, Name};
-use throughline_spec::{ReasoningConfig, ResolvedReasoning};
+use throughline_spec::{ReasoningConfig, ResolvedReasoning, TracingConfig};
 
 use crate::gate::Gate;
 use crate::limits::{AgentLimits, RuntimeProfile};
@@ -67,6 +67,14 @@ pub struct AgentConfig {
     /// Policy for a tool call whose outcome is unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unknown_outcome: UnknownOutcome,
+    /// Tracing settings of the agent's runs, as a `TracingConfig` JSON document. Without settings,
+    /// the settings of the process apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Json>,
+    /// Tags of caller-supplied Thoughts that the agent's model accepts, in addition to the tags of
+    /// its wire and of its provider.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted_tags: Vec<Name>,
 }
 
 fn default_name() -> Name {
@@ -114,10 +122,24 @@ impl AgentConfig {
         self
     }
 
+    /// Declares tags of caller-supplied Thoughts that the agent's model accepts.
+    #[must_use]
+    pub fn accepting_tags<T: Into<Name>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
+        self.accepted_tags.extend(tags.into_iter().map(Into::into));
+        self
+    }
+
     /// Sets the reasoning settings, which are stored as JSON.
     #[must_use]
     pub fn reasoning(mut self, reasoning: &ReasoningConfig) -> Self {
         self.reasoning = Some(reasoning.json());
+        self
+    }
+
+    /// Sets the tracing settings of the agent's runs, which are stored as JSON.
+    #[must_use]
+    pub fn tracing(mut self, tracing: &TracingConfig) -> Self {
+        self.tracing = Some(tracing.json());
         self
     }
 
@@ -188,11 +210,14 @@ pub struct AskUser {
     /// Time in milliseconds until a question expires; never by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
+    /// Data that is added to the `metadata` of each question, such as the team that answers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<Name, Json>,
 }
 
 impl Default for AskUser {
     fn default() -> Self {
-        Self { allow_free_text: true, expires_ms: None }
+        Self { allow_free_text: true, expires_ms: None, metadata: BTreeMap::new() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Inputs of a run. Only these inputs change the state of the run.
 
 use jiff::Timestamp;
-use throughline_core::{Body, ModelError, Reply};
+use throughline_core::{Body, Item, ModelError, Reply};
 use throughline_json::Name;
 use throughline_spec::{ReplayEvent, ToolApprovalResolution, UserQuestionResolution};
 
@@ -23,6 +23,15 @@ pub struct Input {
 pub enum RunInput {
     /// The run starts with a user message, which consists of these parts.
     Said(Vec<Body>),
+    /// The run starts with an earlier conversation, which is added to the Thread, and a user
+    /// message. The message may be empty if the conversation is not.
+    Continued {
+        /// Items of the earlier conversation, oldest first. Ephemeral texts are sent to the model
+        /// in this run, but not stored in the Thread.
+        history: Vec<Item>,
+        /// Parts of the user message.
+        said: Vec<Body>,
+    },
     /// The run starts only to summarise the older conversation, and ends with the summary.
     Compact,
     /// A model returned a complete answer.

@@ -38,8 +38,8 @@ pub use crate::permit::{CallDenial, CallPermit, PermitFuture};
 pub use crate::plan::MANAGE_TODO_LIST;
 pub use crate::ports::Ports;
 pub use crate::progress::{
-    BreakerState, EphemeralMessage, GateAttempts, ModelUsage, OpenCall, Phase, Progress, Purpose,
-    ReflectionState, RunStatus, Stage, UsageTotals,
+    BreakerState, EphemeralMessage, GateAttempts, ModelUsage, OpenCall, Phase, PlacedMessage,
+    Progress, Purpose, ReflectionState, RunStatus, Stage, UsageTotals,
 };
 pub use crate::question::ASK_USER_QUESTION;
 pub use crate::roster::{GET_TOOL_RESPONSE, LengthTokenCounter, ResolvedRun, RunSpec};

@@ -172,6 +172,12 @@ fn merge_step(
     Ok(step)
 }
 
+/// Builds the event with which the runtime reports the plan that a run continues.
+pub(crate) fn continued_plan_event(plan: &Plan) -> PlanEvent {
+    let event = event(PlanOperation::Read, Some(plan), plan.version);
+    PlanEvent { source: PlanSource::System, ..event }
+}
+
 fn event(operation: PlanOperation, plan: Option<&Plan>, version: u64) -> PlanEvent {
     let mut event = PlanEvent::new(PlanSource::ManageTodoList);
     event.operation = Some(operation);

@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde::{Deserialize, Serialize};
 use throughline_core::{TokenCounter, Tool as OfferedTool, matches_pattern};
 use throughline_json::{Json, Name};
-use throughline_spec::ResolvedReasoning;
+use throughline_spec::{ResolvedReasoning, TracingConfig};
 
 use crate::config::{AgentConfig, Agents, InvalidConfig};
 use crate::limits::AgentLimits;
@@ -35,6 +35,15 @@ pub struct RunSpec {
     /// Data that the caller attaches to the run, stored verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Json>,
+    /// Values for the `ctx` of the Thread, which the run's tools can read. When the run starts,
+    /// they are moved to the documented state, where they replace values with the same keys. Keys
+    /// that start with `__` are reserved.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ctx: BTreeMap<Name, Json>,
+    /// Tracing settings of this run, as a `TracingConfig` JSON document. They replace the settings
+    /// of the agent that starts the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Json>,
 }
 
 impl RunSpec {
@@ -42,7 +51,8 @@ impl RunSpec {
     pub fn single_agent(agent: AgentConfig, tools: Vec<ToolSpec>) -> Self {
         let first = agent.name.clone();
         let agents = Agents::from([(first.clone(), agent)]);
-        Self { first, agents, tools, prefix_bound: BTreeSet::new(), note: None }
+        let (prefix_bound, note, ctx, tracing) = (BTreeSet::new(), None, BTreeMap::new(), None);
+        Self { first, agents, tools, prefix_bound, note, ctx, tracing }
     }
 }
 
@@ -80,6 +90,12 @@ impl ResolvedRun {
             let problem = format!("is not a declared agent; {}", names(&casting.agents));
             return Err(InvalidConfig::new("first", problem));
         }
+        if let Some(key) = casting.ctx.keys().find(|key| is_reserved_key(key)) {
+            let problem =
+                "is not a valid key; use a key that is not empty and does not start with `__`";
+            return Err(InvalidConfig::new(format!("ctx.{key}"), problem));
+        }
+        check_tracing(casting.tracing.as_ref())?;
         let any_object = Json::from(&serde_json::json!({"type": "object"}));
         let (builtins, mut checks) = (builtins(), BTreeMap::new());
         for spec in casting.tools.iter().chain(&builtins) {
@@ -151,6 +167,7 @@ impl ResolvedAgent {
                 return Err(of(InvalidConfig::new("handoffs", problem)));
             }
         }
+        check_tracing(config.tracing.as_ref()).map_err(of)?;
         let output = config.output.as_ref();
         let output = output.map(|output| validator(&output.schema, "output.schema")).transpose();
         Ok(Self {
@@ -213,6 +230,16 @@ fn builtins() -> Vec<ToolSpec> {
         .description("Brings back the answer of an earlier tool call that a summary mentions.")
         .schema(archived);
     vec![crate::plan::spec(), crate::question::spec(), archived]
+}
+
+/// Returns whether only the runtime may set this key of `ctx`.
+pub(crate) fn is_reserved_key(key: &str) -> bool {
+    key.is_empty() || key.starts_with("__")
+}
+
+fn check_tracing(document: Option<&Json>) -> Result<(), InvalidConfig> {
+    let parsed = document.map(TracingConfig::parse).transpose();
+    parsed.map(drop).map_err(|error| InvalidConfig::new("tracing", error.to_string()))
 }
 
 fn validator(schema: &Json, field: &str) -> Result<Validator, InvalidConfig> {

@@ -28,9 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Body, Clock, CostEstimator, ElisionReason, EventWriter, IdGenerator, LogHead,
-    LogId, ModelError, ModelRegistry, NewRecord, Receipt, Store, StoreError, Tenant, ThreadSecret,
-    TokenCounter, Usage,
+    Append, Batch, Body, Clock, CostEstimator, ElisionReason, EventWriter, IdGenerator, Item,
+    LogHead, LogId, ModelError, ModelRegistry, NewRecord, Receipt, Store, StoreError, Tenant,
+    ThreadSecret, TokenCounter, Usage,
 };
 use throughline_json::{self as json, Name};
 use throughline_spec::{RunEvent, UserQuestionEvent};
@@ -271,6 +271,18 @@ impl Runner {
         self.start_with(start, RunInput::Said(bodies)).await
     }
 
+    /// Creates and stores a run that continues an earlier conversation. The Items of `history` are
+    /// added to the Thread before the user message, which may be empty. Ephemeral Items are sent to
+    /// the model but not stored in the Thread.
+    pub async fn start_with_history(
+        &self,
+        mut start: RunRequest,
+        history: Vec<Item>,
+    ) -> RunResult<StartedRun> {
+        let said = std::mem::take(&mut start.said);
+        self.start_with(start, RunInput::Continued { history, said }).await
+    }
+
     /// Creates and stores a run that only summarises the Thread. Call [`Runner::drive`] to execute
     /// the run.
     pub async fn start_compaction(&self, start: RunRequest) -> RunResult<StartedRun> {
@@ -278,8 +290,10 @@ impl Runner {
     }
 
     async fn start_with(&self, start: RunRequest, event: RunInput) -> RunResult<StartedRun> {
-        let cast = self.resolve_with_runner_tools(start.casting)?;
+        let mut cast = self.resolve_with_runner_tools(start.casting)?;
         self.check_costs(&cast)?;
+        // The values become part of the documented state, so the declaration does not repeat them.
+        let ctx = Arc::get_mut(&mut cast).map(|cast| std::mem::take(&mut cast.casting.ctx));
         let run = LogId(self.ids.generate("run"));
         let thread = match &start.thread {
             Some(thread) => self.load_thread(&start.tenant, thread).await?,
@@ -305,10 +319,18 @@ impl Runner {
             from: held.folded.last,
             ..Progress::default()
         };
-        let state = State::from_parts(cast, context, progress);
+        let mut state = State::from_parts(cast, context, progress);
+        let mut ctx_change = None;
+        for (key, value) in ctx.into_iter().flatten() {
+            ctx_change = state.set_context(&key, Some(value)).or(ctx_change);
+        }
+        if ctx_change.is_some() {
+            state.check_context_size()?;
+        }
         let thread = start.thread.is_none();
         held.opening = Some(LogCreation::new(&state.cast, thread, start.once)?);
         let (mut state, mut actions) = step(state, Input { at: now, event });
+        actions.splice(0..0, ctx_change.map(Action::Change));
         let last_run = state.set_context("__run", Some(json::string(&run.0)));
         actions.extend(last_run.map(Action::Change));
         let committed = held.commit(&mut state, actions).await?;

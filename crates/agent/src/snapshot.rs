@@ -16,27 +16,16 @@ use throughline_spec::SmartState;
 
 use crate::config::InvalidConfig;
 use crate::progress::{Phase, Progress};
-use crate::roster::{ResolvedRun, RunSpec};
+use crate::roster::{ResolvedRun, RunSpec, is_reserved_key};
 use crate::state::State;
 use crate::window::Window;
 
 /// Version of the snapshot format. All other versions are rejected.
 const VERSION: u64 = 1;
 
-/// Keys in `ctx` whose values are only valid in the original process: callbacks, tokens and
-/// internal marks.
-const RUNTIME: [&str; 10] = [
-    "__onEvent",
-    "__onProgress",
-    "__onStream",
-    "__traceSession",
-    "__paused",
-    "__cancellationToken",
-    "__abortSignal",
-    "__contextPilot",
-    "__run",
-    "__contextFrom",
-];
+/// Marks of the runtime in `ctx` that another process can use. All other keys that start with `__`
+/// stand for callbacks, tokens and positions that only the original process can use.
+const PORTABLE: [&str; 3] = ["__awaitingApproval", "__awaitingUserQuestion", "__limitBreached"];
 
 /// A complete run, ready to be exported or restored.
 #[derive(Clone, Debug)]
@@ -170,7 +159,7 @@ impl Snapshot {
 /// Removes the `ctx` values that are only valid in the original process.
 pub(crate) fn strip_runtime(smart: &mut SmartState) {
     if let Some(ctx) = &mut smart.ctx {
-        ctx.retain(|(name, _)| !RUNTIME.contains(&&**name));
+        ctx.retain(|(name, _)| !is_reserved_key(name) || PORTABLE.contains(&&**name));
     }
 }
 

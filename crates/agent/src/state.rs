@@ -1,15 +1,21 @@
 //! The in-memory state of a run, and the documented state (`SmartState`) that is derived from it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use throughline_core::{Body, Role};
 use throughline_json::{self as json, Json, Name, Nullable};
 use throughline_spec::{Message, Plan, Reflection, SmartState, StateChange};
 
+use crate::config::InvalidConfig;
 use crate::progress::{Progress, RunStatus, Stage};
-use crate::roster::{ResolvedAgent, ResolvedRun};
+use crate::roster::{ResolvedAgent, ResolvedRun, is_reserved_key};
 use crate::window::{Window, WindowItem};
+
+/// Maximum size of the callers' values in `ctx`, in bytes of JSON. Programs receive the values in
+/// one environment variable, and Linux limits a variable to 128 KiB.
+const MAX_CONTEXT: usize = 64 << 10;
 
 /// Complete in-memory state of a run.
 #[derive(Clone, Debug)]
@@ -104,6 +110,13 @@ impl State {
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
     }
 
+    /// Deserializes the answer of an agent with an output schema. The error is `None` if there is
+    /// no answer.
+    pub fn output<T: DeserializeOwned>(&self) -> Result<T, Option<serde_json::Error>> {
+        let answer = self.answer().ok_or(None)?;
+        serde_json::from_str(strip_code_fence(&answer)).map_err(Some)
+    }
+
     /// Returns whether `approval` is for a call that started earlier, but whose outcome was not
     /// recorded.
     pub fn is_lost(&self, approval: &str) -> bool {
@@ -163,6 +176,26 @@ impl State {
         ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
+    /// Returns the values that callers stored in `ctx`, without the marks of the runtime.
+    pub fn caller_context(&self) -> BTreeMap<Name, Json> {
+        let ctx = self.smart.ctx.iter().flatten();
+        ctx.filter(|(key, _)| !is_reserved_key(key)).cloned().collect()
+    }
+
+    /// Checks the size of the values that callers stored in `ctx`.
+    pub(crate) fn check_context_size(&self) -> Result<(), InvalidConfig> {
+        let ctx = self.caller_context();
+        let size = json::object_of(ctx.iter().map(|(key, value)| (&**key, value))).bytes().len();
+        if size <= MAX_CONTEXT {
+            return Ok(());
+        }
+        let problem = format!(
+            "has {size} bytes as JSON, including values of earlier runs on the Thread, and the \
+             maximum is {MAX_CONTEXT}; store large values elsewhere and pass a reference"
+        );
+        Err(InvalidConfig::new("ctx", problem))
+    }
+
     /// Sets a key in `ctx`, or removes the key for `None`. Returns the state change; `None` if
     /// nothing changed.
     pub(crate) fn set_context(&mut self, key: &str, value: Option<Json>) -> Option<StateChange> {
@@ -173,4 +206,11 @@ impl State {
         let members = ctx.iter().map(|(name, value)| (&**name, value));
         (*ctx != before).then(|| StateChange::new().set("ctx", json::object_of(members)))
     }
+}
+
+/// Strips the Markdown code fence that some models put around JSON.
+pub(crate) fn strip_code_fence(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
+    inner.and_then(|inner| inner.strip_suffix("```")).map_or(text, str::trim)
 }

@@ -7,6 +7,7 @@
 //! | input | file |
 //! |---|---|
 //! | the run starts, switches models, is cancelled or interrupted | `lifecycle.rs` |
+//! | the run starts with an earlier conversation | `history.rs` |
 //! | a model answered | `answer.rs` |
 //! | a model call failed, or its answer is invalid | `retry.rs` |
 //! | a tool started or finished | `tools.rs` |
@@ -17,6 +18,7 @@
 //! `next.rs` decides how the run continues after an input.
 
 mod answer;
+mod history;
 mod human;
 mod lifecycle;
 mod next;
@@ -44,6 +46,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     let mut step = Step { state, at, actions, open_calls };
     let result = match input.event {
         RunInput::Said(bodies) => step.on_user_message(bodies),
+        RunInput::Continued { history, said } => step.on_history(history, said),
         RunInput::Compact => step.on_compact(),
         RunInput::Answered(answer) => step.on_model_answered(*answer),
         RunInput::Failed { purpose, error, streamed } => {
@@ -157,6 +160,7 @@ impl Step {
 
     /// Emits the event that discards the current turn's partial answer.
     fn discard_turn(&mut self, reason: impl Into<Name>) {
+        self.state.progress.discarded += 1;
         let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
         event.reason = Some(reason.into());
         self.emit(RunEvent::Turn(event));

@@ -1,5 +1,6 @@
 //! Tools that a model may call, and the trait for implementing them.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -123,6 +124,8 @@ pub struct ToolContext {
     pub call: Name,
     /// Name of the agent that makes the call.
     pub agent: Name,
+    /// Values that callers stored in the `ctx` of the documented state, by key.
+    pub ctx: Arc<BTreeMap<Name, Json>>,
     /// Callback that reports progress to listeners as text.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }

@@ -45,7 +45,10 @@ impl Window {
     ) -> Self {
         let mut window = Self::default();
         for (seq, item) in items {
-            let tokens = counter.count(&readable_text(&item));
+            let tokens = match &item.body {
+                Body::Thought(thought) => thought.tokens(counter),
+                _ => counter.count(&readable_text(&item)),
+            };
             window.push(WindowItem { item, tokens, seq });
         }
         window

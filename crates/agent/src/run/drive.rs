@@ -361,6 +361,7 @@ impl Driver {
             purpose,
             turn: self.state.progress.turn,
             ids: self.state.progress.ids,
+            discarded: self.state.progress.discarded,
             agent: self.state.progress.agent.clone(),
             holds_text: part.is_some_and(|part| part.output.is_some()),
             emitter: self.emitter.clone(),
@@ -383,6 +384,7 @@ impl Driver {
             let error = format!("The tool {} is no longer available.", run.tool);
             return self.tasks.answer(run.call, ready(ToolAnswer::error(error)));
         };
-        self.tasks.run(tool, run, self.emitter.clone());
+        let ctx = Arc::new(self.state.caller_context());
+        self.tasks.run(tool, run, ctx, self.emitter.clone());
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use throughline_core::{
     Body, Call, Delta, Disposition, ElisionReason, Event, Failure, Item, ItemId, Model, ModelError,
-    ModelErrorKind, Reply, StopReason,
+    ModelErrorKind, ReasoningSource, Reply, StopReason,
 };
 use throughline_json::Name;
 use throughline_spec::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
 
 use crate::input::{ModelAnswer, RunInput};
-use crate::progress::Purpose;
+use crate::progress::{Purpose, item_id};
 use crate::run::replay::replay_event;
 use crate::run::{EventEmitter, Runner};
 use crate::window::is_peer_item;
@@ -27,6 +27,8 @@ pub(crate) struct ModelCall {
     pub(crate) turn: u64,
     /// Value of the run's id counter. The ids of the answer's Items are derived from this value.
     pub(crate) ids: u64,
+    /// Number of discarded attempts at this answer.
+    pub(crate) discarded: u64,
     pub(crate) agent: Name,
     /// Whether text deltas are held back until the answer is accepted.
     pub(crate) holds_text: bool,
@@ -67,6 +69,7 @@ impl ModelCall {
         let summary = replay_event(&fates, &thoughts, self.turn);
         let mut events = response.events;
         let mut streamed = false;
+        let mut prompted = HashSet::new();
         let error = loop {
             match events.next().await {
                 Some(Ok(Event::Ended(reply))) => {
@@ -78,8 +81,13 @@ impl ModelCall {
                         ModelAnswer { purpose, reply, replay: summary, streamed, cost, took_ms };
                     return RunInput::Answered(Box::new(answer));
                 }
+                Some(Ok(Event::Opened { index, body: Body::Thought(thought), .. }))
+                    if thought.source == ReasoningSource::NonReasonerModel =>
+                {
+                    prompted.insert(index);
+                }
                 Some(Ok(Event::Delta { index, delta })) => {
-                    streamed |= self.emit(index, &delta).await;
+                    streamed |= self.emit(index, &delta, prompted.contains(&index)).await;
                 }
                 Some(Ok(Event::Failed(failure))) => break model_error(&failure),
                 Some(Ok(_)) => {}
@@ -104,13 +112,14 @@ impl ModelCall {
         price.or_else(|| costs.cost(&self.name, &reply.usage))
     }
 
-    /// Emits a delta. Returns whether the delta is part of the visible answer.
-    async fn emit(&self, index: u32, delta: &Delta) -> bool {
+    /// Emits a delta. Returns whether the delta is part of the visible answer. `is_prompted` is
+    /// whether the delta belongs to reasoning that a prompt requested.
+    async fn emit(&self, index: u32, delta: &Delta, is_prompted: bool) -> bool {
         if !self.purpose.is_turn() {
             return false;
         }
         let number = self.ids.saturating_add(1).saturating_add(index.into());
-        let id = Some(Name::from(format!("{}.i{number}", self.emitter.run)));
+        let id = Some(item_id(&self.emitter.run, number, self.discarded));
         let event = match delta {
             Delta::Text(text) if !self.holds_text => {
                 let mut event = StreamEvent::new(text.clone());
@@ -121,6 +130,7 @@ impl ModelCall {
                 let mut event = ThoughtEvent::new(ThoughtPhase::Delta, self.turn);
                 event.text = Some(text.clone());
                 event.id = id;
+                event.source = is_prompted.then_some(ReasoningSource::NonReasonerModel);
                 event.agent = Some(self.agent.clone());
                 RunEvent::Thought(event)
             }

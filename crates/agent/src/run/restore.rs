@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use throughline_core::{ErasureEpoch, Item, LogId, Tenant};
 use throughline_json::{self as json, Json, Name};
-use throughline_spec::{StateChange, ToolApprovalStatus, UserQuestionStatus};
+use throughline_spec::{StateChange, ToolApprovalStatus, TracingConfig, UserQuestionStatus};
 
 use crate::action::{HumanRequest, HumanRequestKind, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};
@@ -72,6 +72,10 @@ impl Runner {
     ) -> RunResult<StartedRun> {
         let Snapshot { mut smart, items, archived, mut casting, mut progress, .. } = snapshot;
         strip_runtime(&mut smart);
+        let agents = casting.agents.values_mut().map(|agent| &mut agent.tracing);
+        for tracing in agents.chain([&mut casting.tracing]) {
+            *tracing = tracing.take().map(|tracing| without_own_sink(&tracing)).transpose()?;
+        }
         casting.tools = self.tool_specs(&casting)?;
         let cast = self.resolve(casting)?;
         self.check_costs(&cast)?;
@@ -81,6 +85,7 @@ impl Runner {
         (progress.run, progress.heard, progress.from) = (run.0.clone(), 0, 0);
         let window = Window::from_items(items.iter().map(|item| (0, item.clone())), &*self.counter);
         let state = State::resume(cast, smart, window, progress);
+        state.check_context_size()?;
         let event = RunInput::Restored(open_calls);
         let at = self.clock.now();
         let (mut state, actions) = step(state, Input { at, event });
@@ -126,6 +131,15 @@ impl Runner {
     }
 }
 
+/// Removes a sink that the snapshot declares by path or URL, so that a snapshot cannot choose where
+/// traces are sent.
+fn without_own_sink(tracing: &Json) -> Result<Json, Refusal> {
+    let config = TracingConfig::parse(tracing);
+    let mut config = config.map_err(|error| Refusal::invalid(format!("casting: {error}")))?;
+    config.sink = config.sink.filter(|sink| sink.name.is_some());
+    Ok(config.json())
+}
+
 /// Returns whether an id looks generated: the prefix, followed by 1 to 64 lower-case letters or
 /// digits.
 fn is_generated_id(name: &str, prefix: &str) -> bool {
@@ -153,6 +167,7 @@ fn check_consistency(
         ("turn", progress.turn),
         ("toolCalls", progress.tool_calls),
         ("broughtBack", progress.brought_back),
+        ("discarded", progress.discarded),
         ("reflected.count", progress.reflected.count),
         ("reflected.toolTurns", progress.reflected.tool_turns),
     ];

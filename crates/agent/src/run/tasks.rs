@@ -3,13 +3,14 @@
 //! Each call runs as its own task. If a task panics, the run receives a failure for that call, and
 //! the other tasks continue.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use throughline_core::{Call, LogId, ModelError, ModelErrorKind, Store, Tenant};
-use throughline_json::{self as json, Name};
+use throughline_json::{self as json, Json, Name};
 use throughline_spec::{RunEvent, ToolCallEvent, ToolCallPhase};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
@@ -38,9 +39,15 @@ impl RunTasks {
         self.spawn(model_call.send(call), failure);
     }
 
-    pub(crate) fn run(&mut self, tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) {
+    pub(crate) fn run(
+        &mut self,
+        tool: Arc<dyn Tool>,
+        run: ToolRun,
+        ctx: Arc<BTreeMap<Name, Json>>,
+        emitter: EventEmitter,
+    ) {
         let failure = tool_failure(run.call.clone(), tool.spec().idempotent);
-        self.spawn(run_tool(tool, run, emitter), failure);
+        self.spawn(run_tool(tool, run, ctx, emitter), failure);
     }
 
     /// Spawns a task that computes a tool result without executing a tool.
@@ -83,12 +90,18 @@ fn tool_failure(call: Name, idempotent: bool) -> RunInput {
 }
 
 /// Runs a tool. All progress events of the tool are emitted before the result is returned.
-async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> RunInput {
+async fn run_tool(
+    tool: Arc<dyn Tool>,
+    run: ToolRun,
+    ctx: Arc<BTreeMap<Name, Json>>,
+    emitter: EventEmitter,
+) -> RunInput {
     let (texts, mut progress) = unbounded_channel::<String>();
     let context = ToolContext {
         run: emitter.run.clone(),
         call: run.call.clone(),
         agent: run.agent.clone(),
+        ctx,
         progress: Arc::new(move |text: &str| drop(texts.send(text.to_owned()))),
     };
     let execution = async {

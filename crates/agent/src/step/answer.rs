@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Item, ItemId, ItemPosition, ModelErrorKind, Reply, Role, Seal, StopReason, ThoughtKind,
-    ToolCall, Usage,
+    Body, Item, ItemId, ItemPosition, ModelErrorKind, ReasoningSource, Reply, Role, Seal,
+    StopReason, ThoughtKind, ToolCall, Usage,
 };
 use throughline_json::{self as json, Json, Name, Number};
 use throughline_spec::{
@@ -16,14 +16,18 @@ use throughline_spec::{
 use crate::action::{Action, Refusal};
 use crate::compact;
 use crate::input::ModelAnswer;
-use crate::progress::{OpenCall, Phase, Purpose, RunStatus, Stage, UsageTotals};
+use crate::progress::{OpenCall, Phase, Progress, Purpose, RunStatus, Stage, UsageTotals, item_id};
 use crate::roster::check_schema;
+use crate::state::strip_code_fence;
 use crate::step::{Step, StepResult};
 
 impl Step {
     pub(super) fn on_model_answered(&mut self, answer: ModelAnswer) -> StepResult {
         self.check_calling(answer.purpose)?;
         self.add_usage(&answer);
+        if answer.purpose.is_turn() && answer.reply.stop != StopReason::Cut {
+            self.mark_answers_delivered();
+        }
         match answer.purpose {
             // A truncated answer is discarded as a whole.
             purpose if answer.reply.stop == StopReason::Cut => {
@@ -130,8 +134,11 @@ impl Step {
         let mut renamed: HashMap<ItemId, ItemId> = HashMap::new();
         // These ids must be generated first and in order, because deltas were already emitted under
         // them.
+        let discarded = std::mem::take(&mut self.state.progress.discarded);
         for item in &mut items {
-            let id = ItemId(self.fresh_id("i"));
+            self.state.progress.ids += 1;
+            let Progress { run, ids, .. } = &self.state.progress;
+            let id = ItemId(item_id(run, *ids, discarded));
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
         }
         let author = Arc::new(identity.clone());
@@ -175,6 +182,8 @@ impl Step {
                     let sealed: usize = item.seals.iter().map(Seal::len).sum();
                     event.sealed_bytes = u64::try_from(sealed).ok().filter(|sealed| *sealed > 0);
                     event.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
+                    let is_prompted = thought.source == ReasoningSource::NonReasonerModel;
+                    event.source = is_prompted.then_some(thought.source);
                     event.agent = Some(agent.clone());
                     self.emit(RunEvent::Thought(event));
                 }
@@ -305,13 +314,6 @@ pub(super) fn text_of(reply: &Reply) -> String {
         _ => None,
     });
     texts.collect()
-}
-
-/// Strips the Markdown code fence that some models put around JSON.
-fn strip_code_fence(text: &str) -> &str {
-    let text = text.trim();
-    let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
-    inner.and_then(|inner| inner.strip_suffix("```")).map_or(text, str::trim)
 }
 
 fn stop_name(stop: &StopReason) -> Name {

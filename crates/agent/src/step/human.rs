@@ -11,7 +11,7 @@ use throughline_spec::{
 use crate::action::{Action, Refusal};
 use crate::progress::{RunStatus, Stage};
 use crate::question;
-use crate::step::tools::{args_hash, lost_answer};
+use crate::step::tools::{EXPIRES_AT, args_hash, lost_answer};
 use crate::step::{Step, StepResult};
 use crate::tool::ToolAnswer;
 
@@ -142,9 +142,9 @@ impl Step {
         };
         let now = self.now();
         self.change_question(&question.id, |entry| {
-            // The model receives the answer in this step, so the status is already `executed`.
+            // The status becomes `executed` when the model has replied to the answer.
             entry.status = match answers {
-                Some(_) => UserQuestionStatus::Executed,
+                Some(_) => UserQuestionStatus::Answered,
                 None => UserQuestionStatus::Cancelled,
             };
             entry.was_returned_by = Some(now);
@@ -298,6 +298,20 @@ impl Step {
         self.write_questions();
     }
 
+    /// Marks all answered questions as executed, because the model has their answers. In a restored
+    /// run, answered questions have the ids of the original run.
+    pub(super) fn mark_answers_delivered(&mut self) {
+        let questions = self.state.smart.pending_user_questions.iter_mut().flatten();
+        let mut is_changed = false;
+        for entry in questions.filter(|entry| entry.status == UserQuestionStatus::Answered) {
+            entry.status = UserQuestionStatus::Executed;
+            is_changed = true;
+        }
+        if is_changed {
+            self.set_questions();
+        }
+    }
+
     fn cancel_question(&mut self, id: &Name, reason: &str) {
         self.change_question(id, |entry| {
             entry.status = UserQuestionStatus::Cancelled;
@@ -318,12 +332,22 @@ impl Step {
         self.set("pendingApprovals", list);
     }
 
+    /// Removes settled questions of other runs from the list of questions, and writes the list to
+    /// the documented state.
     pub(super) fn write_questions(&mut self) {
         let run = format!("{}.", self.state.progress.run);
         let list = self.state.smart.pending_user_questions.get_or_insert_default();
-        list.retain(|entry| {
-            entry.id.starts_with(&run) || entry.status == UserQuestionStatus::Pending
+        list.retain(|entry| match entry.status {
+            UserQuestionStatus::Pending | UserQuestionStatus::Answered => true,
+            UserQuestionStatus::Cancelled | UserQuestionStatus::Executed => {
+                entry.id.starts_with(&run)
+            }
         });
+        self.set_questions();
+    }
+
+    fn set_questions(&mut self) {
+        let list = self.state.smart.pending_user_questions.as_deref().unwrap_or_default();
         let list = json::array_of(&list.iter().map(PendingUserQuestion::json).collect::<Vec<_>>());
         self.set("pendingUserQuestions", list);
     }
@@ -331,6 +355,6 @@ impl Step {
 
 /// Returns the expiry time in a request's metadata.
 pub(crate) fn expiry(metadata: Option<&[(Name, Json)]>) -> Option<Timestamp> {
-    let (_, at) = metadata?.iter().find(|(name, _)| &**name == "expiresAt")?;
+    let (_, at) = metadata?.iter().find(|(name, _)| &**name == EXPIRES_AT)?;
     at.tree().root().text()?.parse().ok()
 }

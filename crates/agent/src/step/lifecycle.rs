@@ -6,12 +6,13 @@ use throughline_spec::{CancelledEvent, HandoffEvent, RunEvent};
 
 use crate::action::{Action, Refusal};
 use crate::compact;
+use crate::plan::continued_plan_event;
 use crate::progress::{Phase, Purpose, RunStatus, Stage};
 use crate::step::{Step, StepResult};
 use crate::tool::ToolAnswer;
 
 impl Step {
-    fn check_not_started(&self) -> StepResult {
+    pub(super) fn check_not_started(&self) -> StepResult {
         if self.state.progress.turn > 0 || self.state.progress.phase != Phase::Waiting {
             let run = &self.state.progress.run;
             let problem = format!("run {run} has already started; start another run");
@@ -42,6 +43,7 @@ impl Step {
         }
         self.state.progress.since = self.now();
         self.set_status(RunStatus::Running, None);
+        self.report_plan();
         let message = self.state.window.next;
         let mut items = Vec::with_capacity(bodies.len());
         for (part, body) in (0..).zip(bodies) {
@@ -54,6 +56,14 @@ impl Step {
         self.append_items(items);
         self.next();
         Ok(())
+    }
+
+    /// Emits the plan that the run continues, so that listeners of this run know it before the
+    /// model changes it.
+    pub(super) fn report_plan(&mut self) {
+        let plan = self.state.plan().filter(|plan| !plan.steps.is_empty());
+        let event = plan.map(continued_plan_event);
+        self.actions.extend(event.map(|event| Action::Tell(RunEvent::Plan(event))));
     }
 
     /// Recovers a run after the process that drove the run stopped.

@@ -57,10 +57,13 @@ impl Step {
         let (progress, spent) = (&self.state.progress, &self.state.progress.spent);
         let since = progress.since.parse().unwrap_or(self.at);
         let wall = u64::try_from(self.at.duration_since(since).as_millis()).unwrap_or(0);
-        // The model also sees the gate's ephemeral messages.
-        let exchange = progress.gate.iter().flat_map(|gate| &gate.exchange);
+        // The model also sees the gate's and the caller's ephemeral messages, and its own
+        // reflection notes.
+        let placed = progress.ephemeral.iter().map(|placed| &placed.message);
+        let exchange = progress.gate.iter().flat_map(|gate| &gate.exchange).chain(placed);
         let exchange: u64 = exchange.map(|message| self.state.cast.tokens(&message.text)).sum();
-        let context = self.state.window.tokens().saturating_add(exchange);
+        let notes = self.state.note_tokens();
+        let context = self.state.window.tokens().saturating_add(exchange).saturating_add(notes);
         // The context limit applies only if compaction cannot shorten the conversation.
         let can_compact = || compact::covered_end(&self.state).is_some();
         let context_limit = limits.max_context_tokens.filter(|_| !can_compact());

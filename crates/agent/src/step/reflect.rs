@@ -63,6 +63,7 @@ impl Step {
     pub(super) fn on_reflection(&mut self, answer: &ModelAnswer) {
         let Some(config) = self.state.reflection().cloned() else { return self.next() };
         let text = truncate_note(text_of(&answer.reply).trim(), config.max_chars);
+        let text = self.truncate_tokens(text, config.max_tokens);
         let previous = self.state.smart.reflections.iter().flatten().last();
         let is_new = previous.is_none_or(|previous| !is_similar(&previous.text, &text));
         if !text.is_empty() && is_new {
@@ -86,6 +87,22 @@ impl Step {
             self.state.smart.reflections.get_or_insert_default().push(record);
         }
         self.next();
+    }
+
+    /// Truncates a note to `maxTokens`, as counted by the run's token counter. The provider's
+    /// output limit also covers native reasoning, so it does not bound the note itself.
+    fn truncate_tokens(&self, text: String, max_tokens: u64) -> String {
+        if self.state.cast.tokens(&text) <= max_tokens {
+            return text;
+        }
+        let ends: Vec<usize> = text.char_indices().map(|(end, _)| end).collect();
+        let short = |end: usize| format!("{}…", text.get(..end).unwrap_or_default().trim_end());
+        let fits = |end: &usize| self.state.cast.tokens(&short(*end)) <= max_tokens;
+        let count = ends.partition_point(fits);
+        count
+            .checked_sub(1)
+            .and_then(|last| ends.get(last))
+            .map_or_else(String::new, |end| short(*end))
     }
 }
 

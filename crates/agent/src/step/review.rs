@@ -38,6 +38,7 @@ impl Step {
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting => {}
         }
+        self.report_plan();
         let mut confirmed: HashSet<Name> = HashSet::new();
         let mut again = Vec::new();
         for position in 0..self.state.progress.calls.len() {

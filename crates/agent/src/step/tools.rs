@@ -29,6 +29,9 @@ const MAX_RESTORED: u64 = 8;
 /// of the result's Thread Item.
 const SHORT: usize = 256;
 
+/// Key of the expiry time in a request's metadata.
+pub(super) const EXPIRES_AT: &str = "expiresAt";
+
 impl Step {
     /// Checks that the tool exists and that the arguments match the tool's schema. Requests
     /// approval if the call needs one.
@@ -117,7 +120,10 @@ impl Step {
         let mut question = PendingUserQuestion::new(id.clone(), call_id, tool, items, status, now);
         question.allow_free_text = Some(settings.allow_free_text);
         let expires_in = settings.expires_ms.map(Duration::from_millis);
-        question.metadata = self.metadata(expires_in);
+        let metadata = settings.metadata.into_iter().filter(|(name, _)| &**name != EXPIRES_AT);
+        let metadata = metadata.chain(self.metadata(expires_in).into_iter().flatten());
+        question.metadata =
+            Some(metadata.collect()).filter(|metadata: &Vec<_>| !metadata.is_empty());
         self.state.smart.pending_user_questions.get_or_insert_default().push(question);
         self.write_questions();
         let kind = HumanRequestKind::Question;
@@ -175,7 +181,7 @@ impl Step {
 
     fn metadata(&self, expires_in: Option<Duration>) -> Option<Vec<(Name, Json)>> {
         let expires = self.at.checked_add(expires_in?).ok()?;
-        Some(vec![("expiresAt".into(), json::string(&expires.to_string()))])
+        Some(vec![(EXPIRES_AT.into(), json::string(&expires.to_string()))])
     }
 
     /// Requests that the runner reads an archived result from the Thread.

@@ -138,9 +138,7 @@ async fn cost_estimator_receives_the_answering_model() {
 async fn reflection_record_and_event_match_the_documents() {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("look", "{}")]),
-        _ if call.items.last().is_some_and(|item| item.ephemeral) => {
-            ScriptedAnswer::Text("It is dark.")
-        }
+        _ if call.items.last().is_some_and(is_question) => ScriptedAnswer::Text("It is dark."),
         _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
@@ -162,6 +160,10 @@ async fn reflection_record_and_event_match_the_documents() {
         r#"{{"type":"reflection","id":"run_1.r4","turn":1,"text":"It is dark.","trigger":"every_turn","durationMs":0,"usage":{usage},"toolCallIds":["call_0_0"]}}"#
     );
     assert_eq!(recorder.of("reflection"), [expected]);
+}
+
+fn is_question(item: &Item) -> bool {
+    &*item.id.0 == "reflection-question"
 }
 
 fn text_of(item: &Item) -> &str {
@@ -208,7 +210,7 @@ async fn summarised(reflection: &str) -> (String, String) {
     let is_summary =
         |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));
     let models = ScriptedModels::default().with(MODEL, move |call| {
-        let is_note = call.items.last().is_some_and(|item| item.ephemeral);
+        let is_note = call.items.last().is_some_and(is_question);
         match (results(call), is_note) {
             _ if is_summary(call) => ScriptedAnswer::Text(r#"{"summary":"they looked"}"#),
             (1, true) => ScriptedAnswer::Text("the first is dark"),

@@ -143,7 +143,8 @@ async fn question_pauses_the_run_until_a_valid_answer() {
     });
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
-    agent.human_in_the_loop.ask_user = Some(AskUser { allow_free_text: false, expires_ms: None });
+    agent.human_in_the_loop.ask_user =
+        Some(AskUser { allow_free_text: false, ..AskUser::default() });
     let (started, status) = scene.run(agent, "paint it").await;
     assert_eq!(status, RunStatus::Waiting);
     let state = scene.state(&started.run).await;
@@ -176,7 +177,7 @@ async fn question_pauses_the_run_until_a_valid_answer() {
     runner.send_command(&us(), run, answer(&["b"], None)).await.unwrap();
     let again =
         runner.send_command(&us(), run, answer(&["Red"], None)).await.unwrap_err().to_string();
-    assert!(again.contains("already resolved (status: executed)"), "{again}");
+    assert!(again.contains("already resolved (status: answered)"), "{again}");
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
     let texts = tool_result_texts(&scene.models.requests("claude-sonnet-4-5")[1]);
     assert_eq!(texts, [r#"{"status":"answered","answers":{"Which?":{"values":["b"]}}}"#]);

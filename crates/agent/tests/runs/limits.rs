@@ -1,5 +1,4 @@
-//! Tests of rules in document 004 of the specification: limits, token counters, builders and
-//! snapshots.
+//! Tests of rules in document 004 of the specification: limits and token counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,28 +107,4 @@ async fn each_run_uses_its_own_token_counter() {
     start.thread = Some(started.thread);
     let started = scene.runner.start(start).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Completed);
-}
-
-#[test]
-fn both_builders_accept_the_same_reasoning() {
-    let config = r#"{"level":"high","reflection":{"cadence":"every_turn"}}"#;
-    let reasoning = Json::parse(config.to_owned()).unwrap();
-    let (mut minimal, mut smart) = (AgentConfig::minimal(MODEL), AgentConfig::smart(MODEL));
-    (minimal.reasoning, smart.reasoning) = (Some(reasoning.clone()), Some(reasoning));
-    let of = |agent: &AgentConfig| agent.resolved_reasoning().unwrap();
-    assert_eq!(of(&minimal), of(&smart));
-}
-
-#[tokio::test]
-async fn snapshot_omits_process_local_context() {
-    let scene = Scene::new(
-        ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Text("done")),
-        Vec::new(),
-    )
-    .await;
-    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
-    assert!(scene.state(&started.run).await.context("__run").is_some());
-    let snapshot = scene.runner.snapshot(&us(), &started.run).await.unwrap();
-    let context = snapshot.smart.ctx.unwrap_or_default();
-    assert!(context.iter().all(|(name, _)| !name.starts_with("__run")), "{context:?}");
 }

@@ -46,7 +46,8 @@ impl WaitingRun {
         let deploy = ToolSpec::new("deploy").schema(Json::parse(schema.to_owned()).unwrap());
         let scene = Scene::new(models, vec![deploy.needs_approval()]).await;
         let mut agent = AgentConfig::minimal(MODEL);
-        agent.human_in_the_loop.ask_user = Some(AskUser { allow_free_text: false, expires_ms });
+        agent.human_in_the_loop.ask_user =
+            Some(AskUser { allow_free_text: false, expires_ms, ..AskUser::default() });
         agent.human_in_the_loop.approval_expires_ms = expires_ms;
         let (started, status) = scene.run(agent, "go").await;
         assert_eq!(status, RunStatus::Waiting);

@@ -1,5 +1,6 @@
 //! Tests of documented runtime rules: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`,
-//! `AgentLimits`, `RuntimeProfile`, `costEstimator` and `LLMMessage.ephemeral`.
+//! `AgentLimits`, `RuntimeProfile`, `costEstimator`, and `ephemeral` and `thinkingBlocks` of
+//! `LLMMessage`.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,9 +8,9 @@ use throughline_agent::{
     AgentConfig, AgentLimits, AskUser, Listener, OutputContract, RunStatus, RuntimeProfile,
     ToolSpec, narrate,
 };
-use throughline_core::{Call, CostEstimator, ModelErrorKind, Store, Usage};
+use throughline_core::{Body, Call, CostEstimator, ModelErrorKind, Part, Store, Usage};
 use throughline_json::{Json, Name};
-use throughline_spec::{ReasoningConfig, RedactionPolicy, RunEvent};
+use throughline_spec::{ReasoningConfig, RedactionPolicy, RunEvent, ThoughtPhase};
 
 use crate::harness::*;
 
@@ -25,7 +26,7 @@ fn reflecting(config: &str) -> AgentConfig {
 }
 
 fn is_reflection(call: &Call) -> bool {
-    call.items.last().is_some_and(|item| item.ephemeral)
+    call.items.last().is_some_and(|item| &*item.id.0 == "reflection-question")
 }
 
 /// Script that alternates between two tools and answers after six calls.
@@ -108,8 +109,20 @@ async fn failed_reflection_does_not_fail_the_run() {
     assert_eq!(status, RunStatus::Completed);
 }
 
+/// Removes the notes that follow a tool result.
+fn without_notes(mut body: Body) -> Body {
+    if let Body::Result(result) = &mut body {
+        for part in &mut result.parts {
+            let Part::Text(text) = part else { continue };
+            let own = text.split_once("\n\n[Not from the tool]").map(|(own, _)| Name::from(own));
+            *text = own.unwrap_or_else(|| text.clone());
+        }
+    }
+    body
+}
+
 #[tokio::test]
-async fn reflection_leaves_main_requests_untouched() {
+async fn reflection_adds_only_notes_to_main_requests() {
     let script =
         |call: &Call| if is_reflection(call) { ScriptedAnswer::Text("hm") } else { busy(call) };
     let with = Scene::new(ScriptedModels::default().with(CLAUDE, script), tools()).await;
@@ -129,8 +142,10 @@ async fn reflection_leaves_main_requests_untouched() {
                     Vec<throughline_core::Tool>,
                     _,
                 )| {
-                    let items: Vec<_> =
-                        items.into_iter().map(|item| (item.place, item.role, item.body)).collect();
+                    let items = items.into_iter();
+                    let items: Vec<_> = items
+                        .map(|item| (item.place, item.role, without_notes(item.body)))
+                        .collect();
                     (system, tools, items)
                 },
             )
@@ -267,4 +282,24 @@ async fn ephemeral_messages_count_toward_the_context_window() {
     assert!(state.window.tokens() < 10, "the conversation alone would fit");
     assert_eq!(state.progress.breach.as_deref(), Some("maxContextTokens"));
     assert_eq!(scene.models.requests(CLAUDE).len(), 1);
+}
+
+#[tokio::test]
+async fn events_and_state_contain_the_thinking_blocks() {
+    let answer = |_: &Call| ScriptedAnswer::Thinks("Weigh both.", "Blue.");
+    let scene = Scene::new(ScriptedModels::default().with(CLAUDE, answer), Vec::new()).await;
+    let (started, status) = scene.run(AgentConfig::minimal(CLAUDE), "Which?").await;
+    assert_eq!(status, RunStatus::Completed);
+    let events = scene.events(&started.run).await;
+    let mut ends = events.iter().filter_map(|event| match event {
+        RunEvent::Thought(thought) if thought.phase == ThoughtPhase::End => Some(thought),
+        _ => None,
+    });
+    let thought = ends.next().unwrap();
+    assert_eq!(thought.text.as_deref(), Some("Weigh both."));
+    assert_eq!(thought.sealed_bytes, Some(6), "the size of `signed`");
+    assert_eq!(ends.next(), None);
+    let state = scene.state(&started.run).await.smart_state();
+    let expected = r#"{"role":"assistant","content":"Blue.","thinkingBlocks":[{"type":"thinking","content":"Weigh both.","signature":"signed"}],"toolCalls":[]}"#;
+    assert_eq!(state.messages[1].json().as_str(), expected);
 }

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking and reads the clock"
 )]
 
+mod documents;
 mod mixed;
 mod peers;
 mod witness;

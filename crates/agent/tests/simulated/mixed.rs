@@ -148,8 +148,7 @@ fn pick(rng: &mut TestRng) -> Name {
 /// reflection.
 fn agent(rng: &mut TestRng) -> AgentConfig {
     let mut agent = AgentConfig::smart("").instructions("You are thorough, and never naïve.");
-    agent.human_in_the_loop.ask_user =
-        (rng.below(2) == 0).then_some(AskUser { allow_free_text: true, expires_ms: None });
+    agent.human_in_the_loop.ask_user = (rng.below(2) == 0).then_some(AskUser::default());
     agent.context.trigger_tokens = Some([500, 900, 4000][rng.below(3)]);
     agent.context.keep_turns = Some(1);
     agent.max_tokens = Some(16_000);
