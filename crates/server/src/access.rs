@@ -98,6 +98,8 @@ pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
     /// The end user that the caller names in the header `x-throughline-user`.
     pub(crate) end_user: Option<Name>,
+    /// The prefix policy that the caller names in the header `x-throughline-prefix`.
+    pub(crate) prefix: Option<Name>,
     pub(crate) credential: Option<Credential>,
     pub(crate) admission: Admission,
     /// The scheme and host under which the caller reaches the gateway, such as
@@ -111,13 +113,14 @@ pub(crate) const KEY: &str = "tl_";
 /// Returns whether a request comes from this machine, and not from another site's page in a local
 /// browser.
 pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    is_loopback(host(headers, authority)) && !has_foreign_origin(headers, authority)
+}
+
+/// Returns whether a page of another site sent the request (`Origin`).
+pub(crate) fn has_foreign_origin(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
+    let origin = headers.get(ORIGIN).map(|value| value.to_str().unwrap_or_default());
     let host = host(headers, authority);
-    let is_foreign = |origin: &str| {
-        let site = origin.split_once("://").map(|(_, site)| site);
-        site != Some(host)
-    };
-    is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
+    origin.is_some_and(|origin| origin.split_once("://").map(|(_, site)| site) != Some(host))
 }
 
 /// Returns whether a browser page sent the request and the method may change data.

@@ -56,6 +56,8 @@ pub struct AgentApi {
     pub(crate) archive: Option<Arc<dyn Archive>>,
     /// Exports run traces for the console; `None` disables the trace view.
     pub(crate) traces: Option<Arc<dyn RunTraces>>,
+    /// The built-in simulators; `None` if the server has none.
+    pub(crate) simulators: Option<Arc<dyn SimulatorLedger>>,
     pub(crate) summaries: SummaryCache,
     pub(crate) proofs: Verifications,
     /// Redaction policy for responses; `None` returns them unredacted.
@@ -73,6 +75,7 @@ impl AgentApi {
             ping: PING_INTERVAL,
             archive: None,
             traces: None,
+            simulators: None,
             summaries: SummaryCache::default(),
             proofs: Verifications::default(),
             policy: None,
@@ -98,6 +101,13 @@ impl AgentApi {
     #[must_use]
     pub fn with_traces(mut self, traces: Arc<dyn RunTraces>) -> Self {
         self.traces = Some(traces);
+        self
+    }
+
+    /// Serves the ledger of these simulators.
+    #[must_use]
+    pub fn with_simulators(mut self, simulators: Arc<dyn SimulatorLedger>) -> Self {
+        self.simulators = Some(simulators);
         self
     }
 
@@ -224,4 +234,10 @@ pub trait RunTraces: Send + Sync {
         run: &'a LogId,
         policy: RedactionPolicy,
     ) -> StoreFuture<'a, Json>;
+}
+
+/// Reads the ledger of the built-in simulators.
+pub trait SimulatorLedger: Send + Sync {
+    /// Returns the ledger entries after a request number as one JSON object.
+    fn ledger(&self, after: u64) -> Json;
 }

@@ -13,6 +13,7 @@
 //! | `calls.rs` | the list of gateway calls, and one call |
 //! | `inbox.rs` | approvals and questions for a person, and decisions on them |
 //! | `journal.rs` | verification, manifest, export, keys, and usage by hour |
+//! | `simulators.rs` | the ledger of the built-in simulators |
 //! | `doctor.rs` | audit, repair and translation of a pasted request |
 
 pub(crate) mod assets;
@@ -22,6 +23,7 @@ pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod journal;
 pub(crate) mod runs;
+pub(crate) mod simulators;
 pub(crate) mod thought_map;
 pub(crate) mod threads;
 

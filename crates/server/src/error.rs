@@ -42,7 +42,13 @@ impl GatewayError {
 
     /// Encodes the error as a complete response in the caller's dialect.
     pub(crate) fn to_response(&self, wire: &Wire) -> GatewayResponse {
-        let response = GatewayResponse::json(self.status, &self.to_json(wire));
+        let json = self.to_json(wire);
+        let response = if *wire == Wire::BEDROCK_CONVERSE {
+            let (status, name) = bedrock_error(self.status);
+            GatewayResponse::json(status, &json).with_header("x-amzn-errortype", name)
+        } else {
+            GatewayResponse::json(self.status, &json)
+        };
         response.with_retry_after(self.retry_after)
     }
 
@@ -59,6 +65,7 @@ impl GatewayError {
                 let error = object! { "code": status, "message": message, "status": name };
                 object! { "error": error }
             }
+            "bedrock-converse" => object! { "message": message },
             _ => {
                 // OpenAI uses the error type of status 400 for every error with a code.
                 let status = if code.is_some() { 400 } else { *status };
@@ -105,6 +112,21 @@ fn error_type(status: u16) -> &'static str {
         529 => "overloaded_error",
         400..=499 => "invalid_request_error",
         _ => "api_error",
+    }
+}
+
+/// Returns the status and the name of Bedrock's error for a status. Bedrock never returns 401 or
+/// 529.
+fn bedrock_error(status: u16) -> (u16, &'static str) {
+    match status {
+        401 => (403, "UnrecognizedClientException"),
+        403 => (403, "AccessDeniedException"),
+        404 => (404, "ResourceNotFoundException"),
+        408 => (408, "ModelTimeoutException"),
+        429 => (429, "ThrottlingException"),
+        503 | 529 => (503, "ServiceUnavailableException"),
+        400..=499 => (status, "ValidationException"),
+        _ => (status, "InternalServerException"),
     }
 }
 

@@ -1,24 +1,36 @@
-//! The gateway accepts requests in four dialects and sends them to any provider.
+//! The gateway accepts requests in five dialects and sends them to any provider.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `admission.rs` | authentication of callers |
 //! | `headers.rs` | the headers and the path that are forwarded to a provider |
 //! | `dialect.rs` | classification of a request by method, path and headers |
+//! | `cloud.rs` | requests on the paths of Amazon Bedrock and Vertex AI |
 //! | `exchange.rs` | one model call, from the request to the response |
+//! | `accounts.rs` | which of a provider's accounts a request tries |
+//! | `summary_fallback.rs` | a second attempt if the provider refuses a reasoning summary |
 //! | `prepare.rs`, `prefix.rs`, `references.rs` | decoding, restoring, auditing and encoding a request |
 //! | `answer.rs`, `stream.rs`, `capture.rs` | relaying and capturing a response |
-//! | `compression.rs`, `model_name.rs` | compressed responses; the model name as the client wrote it |
+//! | `compaction.rs` | requests to compact a conversation |
+//! | `continuation.rs` | replies that the provider interrupts |
+//! | `compression.rs`, `decompress.rs` | compressed responses and requests |
+//! | `model_name.rs` | the model name as the client wrote it |
 //! | `previous.rs`, `call_record.rs` | stored responses; records of calls |
 //! | `count.rs`, `models.rs`, `forward.rs` | token counts; model lists; every other path |
+//! | `websocket.rs`, `warm_up.rs` | the Responses API on a WebSocket; requests without a model call |
 //! | `objects.rs` | ownership of objects that providers store |
 
+mod accounts;
 mod admission;
 mod answer;
 mod call_record;
 mod capture;
+mod cloud;
+mod compaction;
 mod compression;
+mod continuation;
 mod count;
+mod decompress;
 mod dialect;
 mod exchange;
 mod forward;
@@ -30,13 +42,18 @@ mod prefix;
 mod prepare;
 mod previous;
 mod references;
+mod removed_tools;
+mod repeated_results;
 mod stream;
+mod summary_fallback;
+mod warm_up;
+pub(crate) mod websocket;
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use throughline_codec::Catalog;
+use throughline_codec::SharedCatalog;
 use throughline_core::{Stage, Upstream};
 use throughline_json::{Measure, Name, SizeLimitExceeded, SizeLimits, Tree};
 use throughline_replay::Replay;
@@ -45,12 +62,14 @@ use throughline_spec::RedactionPolicy;
 use crate::access::{Caller, Keyring};
 use crate::error::{GatewayError, GatewayResult};
 pub(crate) use crate::gateway::admission::authenticate;
-pub(crate) use crate::gateway::dialect::{FIXED_PATHS, GatewayRoute, classify};
+pub(crate) use crate::gateway::cloud::CloudRequest;
+use crate::gateway::decompress::decompress;
+pub(crate) use crate::gateway::dialect::{FIXED_PATHS, GatewayRoute, classify, with_key_format};
 pub(crate) use crate::gateway::exchange::Exchange;
 pub(crate) use crate::gateway::forward::method_not_allowed;
 pub(crate) use crate::gateway::headers::{forwarded_headers, without_key};
-pub(crate) use crate::gateway::objects::METHODS;
 pub use crate::gateway::objects::{InvalidPattern, Passthrough, object_members, object_routes};
+pub(crate) use crate::gateway::objects::{METHODS, object_ids};
 pub use crate::gateway::prefix::PrefixPolicy;
 use crate::routing::ModelRouter;
 use crate::telemetry::{LARGE, RequestScope, Telemetry, read_body};
@@ -78,8 +97,8 @@ pub struct Gateway {
     pub upstream: Arc<dyn Upstream>,
     /// Resolves model names to endpoints.
     pub directory: Arc<dyn ModelRouter>,
-    /// The catalog of models and providers.
-    pub catalog: Arc<Catalog>,
+    /// The catalog of models and providers. A request keeps the catalog with which it started.
+    pub catalog: SharedCatalog,
     /// How to handle a request that the provider would refuse.
     pub mode: ReplayMode,
     /// How to handle a change in the content before prefix-bound Seals.
@@ -102,17 +121,24 @@ pub struct Gateway {
     pub redaction: Option<Arc<RedactionPolicy>>,
 }
 
-/// Receives a request body within the limits and parses it once, so that all handlers share the
-/// parsed tree. The tree is `None` if the body is not JSON.
+/// Receives a request body within the limits, decompresses it if it has a `content-encoding`, and
+/// parses it once, so that all handlers share the parsed tree. The tree is `None` if the body is
+/// not JSON.
 pub(crate) async fn receive(
     gateway: &Gateway,
     caller: &Caller,
     scope: &RequestScope,
+    encoding: Option<&str>,
     body: Body,
 ) -> GatewayResult<(Bytes, Option<Tree>)> {
     let operations = &gateway.operations;
     let mut room = operations.new_reservation(caller);
-    let body = read_body(body, gateway.body_limit, operations.limits.body, &mut room).await?;
+    let limit = gateway.body_limit;
+    let mut body = read_body(body, limit, operations.limits.body, &mut room).await?;
+    if let Some(encoding) = encoding {
+        let text = decompress(operations, caller, encoding, body, limit, &mut room);
+        body = Box::pin(text).await?;
+    }
     let parse = || limited_tree(&body, gateway.depth_limit, &operations.limits.sizes);
     let parsing = async { Stage::Parse.run(parse) };
     let tree = operations.heavy.run(caller, body.len(), parsing).await??;

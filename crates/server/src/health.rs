@@ -44,7 +44,9 @@ pub(crate) async fn private_endpoint(
 ) -> Option<GatewayResponse> {
     match (method, path.split('?').next().unwrap_or_default()) {
         ("GET", "/metrics") => {
-            let text = gateway.operations.metrics.render(gateway.upstream.retries());
+            let operations = &gateway.operations;
+            let (retries, sockets) = (gateway.upstream.retries(), operations.open_sockets());
+            let text = operations.metrics.render(retries, sockets);
             Some(GatewayResponse::text("text/plain; version=0.0.4; charset=utf-8", text))
         }
         ("GET", "/v1/throughline/usage") => Some(usage(gateway, caller).await),

@@ -8,21 +8,25 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
+use axum::http::header::CONTENT_ENCODING;
 use axum::http::request::Parts;
-use axum::http::{Method, Version};
+use axum::http::{HeaderMap, Method, Version};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
 
-use crate::access::Caller;
+use crate::access::{self, Caller};
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
 use crate::console::assets;
 use crate::error::{GatewayError, GatewayResult};
+use crate::gateway::models::{ModelDiscovery, ModelFormat};
+use crate::gateway::websocket::{Dispatch, SocketOptions};
 use crate::gateway::{
-    Exchange, FIXED_PATHS, Gateway, GatewayRoute, METHODS, authenticate, classify,
-    forwarded_headers, method_not_allowed, models, receive, without_key,
+    CloudRequest, Exchange, FIXED_PATHS, Gateway, GatewayRoute, METHODS, authenticate, classify,
+    forwarded_headers, method_not_allowed, models, receive, websocket, with_key_format,
+    without_key,
 };
 use crate::openapi::openapi;
 use crate::redact::redact_response;
@@ -34,6 +38,7 @@ use crate::{health, routes};
 pub struct Server {
     pub(crate) gateway: Gateway,
     pub(crate) agents: Option<Arc<AgentApi>>,
+    discovery: ModelDiscovery,
 }
 
 impl Server {
@@ -48,7 +53,7 @@ impl Server {
                 directory: Arc::clone(&gateway.directory),
             });
         }
-        Self { gateway, agents }
+        Self { gateway, agents, discovery: ModelDiscovery::default() }
     }
 
     /// Builds the router that serves all paths.
@@ -119,6 +124,7 @@ async fn serve_agent_api(
     };
     let (gateway, (parts, body)) = (&server.gateway, request.into_parts());
     let caller = authenticate(gateway, parts.method.as_str(), &parts.headers, &parts.uri).await;
+    let body = (&parts.headers, body);
     handle_agent_request(gateway, &agents, caller, found, body).await.into_response()
 }
 
@@ -130,22 +136,65 @@ fn target_of(request: &HttpRequest) -> Name {
 /// Serves a request to the gateway. `classified` is the request's wire and operation, if the router
 /// determined them.
 async fn serve_gateway(
-    server: &Server,
+    server: &Arc<Server>,
     request: HttpRequest,
     classified: Option<(Wire, GatewayRoute)>,
 ) -> Response {
     let (target, (parts, body)) = (target_of(&request), request.into_parts());
-    respond(&server.gateway, &parts, target, body, classified).await.into_response()
+    if is_socket_request(&parts) {
+        let (gateway, wire) = (&server.gateway, Wire::OPENAI_RESPONSES);
+        let opened = Box::pin(open_socket(server, target, parts)).await;
+        return opened.unwrap_or_else(|problem| reject(gateway, &wire, &problem).into_response());
+    }
+    respond(server, &parts, target, body, classified).await.into_response()
+}
+
+/// Returns whether a request opens a WebSocket of the Responses API.
+fn is_socket_request(parts: &Parts) -> bool {
+    parts.method == Method::GET
+        && parts.uri.path() == websocket::PATH
+        && websocket::is_requested(&parts.headers)
+}
+
+/// Opens a WebSocket. Each of its responses is handled like a streamed `POST` request.
+async fn open_socket(server: &Arc<Server>, target: Name, parts: Parts) -> GatewayResult<Response> {
+    let gateway = &server.gateway;
+    let caller = authenticate(gateway, "GET", &parts.headers, &parts.uri).await?;
+    // Browsers do not restrict the WebSockets of other sites' pages, which send no key of ours.
+    if !caller.admission.is_key()
+        && access::has_foreign_origin(&parts.headers, parts.uri.authority())
+    {
+        let message = "this gateway has no keys, so it does not serve pages of other sites";
+        return Err(GatewayError::new(403, message));
+    }
+    let place = gateway.operations.admit_socket(&caller).await?;
+    let (server, head) = (Arc::clone(server), Arc::new(websocket::request_parts(&parts)));
+    let dispatch: Dispatch = Arc::new(move |body, route| {
+        let (server, head, target) = (Arc::clone(&server), Arc::clone(&head), target.clone());
+        Box::pin(async move {
+            let classified = Some((Wire::OPENAI_RESPONSES, route));
+            respond(&server, &head, target, Body::from(body), classified).await
+        })
+    });
+    let options = SocketOptions {
+        caller,
+        dispatch,
+        operations: Arc::clone(&gateway.operations),
+        body_limit: gateway.body_limit,
+        depth_limit: gateway.depth_limit,
+    };
+    websocket::accept(parts, options, place)
 }
 
 async fn respond(
-    gateway: &Gateway,
+    server: &Server,
     parts: &Parts,
     path: Name,
     body: Body,
     classified: Option<(Wire, GatewayRoute)>,
 ) -> GatewayResponse {
-    use GatewayRoute::{Call, CallRecord, Count, Model, Models, NoAgentPath, Nowhere, Other};
+    use GatewayRoute::{Call, CallRecord, Count, Other, WarmUp};
+    let gateway = &server.gateway;
     let method = parts.method.as_str();
     if !METHODS.contains(&method) {
         return refuse_method(gateway, parts, path);
@@ -157,24 +206,37 @@ async fn respond(
     }
     let headers = forwarded_headers(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
-    let (wire, route) = classified.unwrap_or_else(|| classify(method, &request));
+    let cloud = CloudRequest::parse(method, &request.path);
+    let classified = classified.or_else(|| cloud.as_ref().map(CloudRequest::classify));
+    let classified = classified.unwrap_or_else(|| classify(method, &request));
+    let (mut wire, route) = with_key_format(classified, &parts.headers);
+    let error_wire = cloud.as_ref().map_or_else(|| wire.clone(), CloudRequest::error_wire);
     let caller = match authenticate(gateway, method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
+        Err(problem) if let Some(cloud) = &cloud => {
+            let problem = cloud.explain_refusal(&parts.headers, problem);
+            return reject(gateway, &error_wire, &problem);
+        }
         Err(problem) if route == GatewayRoute::NoAgentPath => {
             return reject_agent_request(gateway, &wire, problem);
         }
         Err(problem) => return reject(gateway, &wire, &problem),
     };
+    if websocket::is_requested(&parts.headers) {
+        let message = "the only WebSocket is at GET /v1/responses; send this request over HTTP";
+        return reject(gateway, &wire, &GatewayError::new(426, message));
+    }
     if let Some(response) = health::private_endpoint(gateway, &caller, method, &request.path).await
     {
         return response;
     }
     let path = parts.uri.path();
     match &route {
-        GatewayRoute::Models => return models::list(gateway, &caller, &wire),
-        GatewayRoute::Model(name) => {
-            return models::one(gateway, &caller, &wire, name)
-                .unwrap_or_else(|problem| reject(gateway, &wire, &problem));
+        GatewayRoute::Models(format) => {
+            return serve_models(server, parts, &caller, *format, None).await;
+        }
+        GatewayRoute::Model(format, name) => {
+            return serve_models(server, parts, &caller, *format, Some(name)).await;
         }
         GatewayRoute::Nowhere => {
             let message = format!("no endpoint at {path}; see docs/gateway.md");
@@ -184,30 +246,27 @@ async fn respond(
             let message = format!("the agent API has no {method} {path}; see docs/agent-api.md");
             return reject_agent_request(gateway, &wire, GatewayError::new(404, message));
         }
-        Call | Count | CallRecord(_) | GatewayRoute::Response(..) | Other => {}
+        Call | WarmUp | Count | CallRecord(_) | GatewayRoute::Response(..) | Other => {}
     }
     let scope = match gateway.operations.begin_request(&caller, &wire).await {
         Ok(scope) => scope,
-        Err(problem) => return reject(gateway, &wire, &problem),
+        Err(problem) => return reject(gateway, &error_wire, &problem),
     };
     scope.start_span(&mut request.headers);
     let answered = async {
-        let (bytes, body) = Box::pin(receive(gateway, &caller, &scope, body)).await?;
+        let encoding = content_encoding(&parts.headers)?;
+        let received = receive(gateway, &caller, &scope, encoding, body);
+        let (bytes, mut body) = Box::pin(received).await?;
         request.body = bytes;
-        let exchange = Exchange::new(gateway, caller, &wire, &scope, &request, body);
-        // Most requests are model calls, and thousands run at once. The other futures are boxed, so
-        // they do not enlarge the future of a model call.
-        match route {
-            GatewayRoute::Call => exchange.call(request).await,
-            GatewayRoute::Count => Box::pin(exchange.count(request)).await,
-            GatewayRoute::CallRecord(call) => Box::pin(exchange.call_record(call)).await,
-            GatewayRoute::Response(id, op) => {
-                Box::pin(exchange.serve_response_op(&id, op, method, request)).await
-            }
-            Models | Model(_) | Other | Nowhere | NoAgentPath => {
-                Box::pin(exchange.forward_other(method, request)).await
-            }
+        request.headers.retain(|(name, _)| **name != *CONTENT_ENCODING.as_str());
+        if let Some(cloud) = &cloud {
+            let length = request.body.len();
+            let unwrapping = async { cloud.unwrap(gateway, request, body) };
+            let unwrapped = gateway.operations.heavy.run(&caller, length, unwrapping).await??;
+            (wire, request, body) = (unwrapped.wire, unwrapped.request, unwrapped.body);
         }
+        let exchange = Exchange::new(gateway, caller, &wire, &scope, &request, body);
+        perform_route(exchange, route, method, request).await
     };
     let response = match answered.await {
         Ok(response) => {
@@ -216,11 +275,77 @@ async fn respond(
         }
         Err(problem) => {
             scope.record_error(&problem);
-            problem.to_response(&wire)
+            problem.to_response(&error_wire)
         }
     };
     scope.end();
-    response
+    match &cloud {
+        Some(cloud) => cloud.wrap(response),
+        None => response,
+    }
+}
+
+/// Performs the operation of a route.
+///
+/// Most requests are model calls, and thousands run at once. The other futures are boxed, so they
+/// do not enlarge the future of a model call.
+async fn perform_route(
+    exchange: Exchange<'_>,
+    route: GatewayRoute,
+    method: &str,
+    request: Request,
+) -> GatewayResult<GatewayResponse> {
+    match route {
+        GatewayRoute::Call => exchange.call(request).await,
+        GatewayRoute::WarmUp => Box::pin(exchange.warm_up(&request)).await,
+        GatewayRoute::Count => Box::pin(exchange.count(request)).await,
+        GatewayRoute::CallRecord(call) => Box::pin(exchange.call_record(call)).await,
+        GatewayRoute::Response(id, op) => {
+            Box::pin(exchange.serve_response_op(&id, op, method, request)).await
+        }
+        GatewayRoute::Models(_)
+        | GatewayRoute::Model(..)
+        | GatewayRoute::Other
+        | GatewayRoute::Nowhere
+        | GatewayRoute::NoAgentPath => Box::pin(exchange.forward_other(method, request)).await,
+    }
+}
+
+/// Serves the list of models, or the model with this name. The request counts towards the rate
+/// limit of the caller's key.
+async fn serve_models(
+    server: &Server,
+    parts: &Parts,
+    caller: &Caller,
+    format: ModelFormat,
+    name: Option<&Name>,
+) -> GatewayResponse {
+    let Server { gateway, discovery, .. } = server;
+    if let Err(problem) = gateway.operations.meter.count_request(&caller.admission) {
+        return reject(gateway, &format.wire(), &problem);
+    }
+    let answered = match name {
+        Some(name) => Box::pin(models::one(gateway, discovery, caller, format, name)).await,
+        None => {
+            let query = parts.uri.query().unwrap_or_default();
+            Box::pin(models::list(gateway, discovery, caller, format, query)).await
+        }
+    };
+    answered.unwrap_or_else(|problem| reject(gateway, &format.wire(), &problem))
+}
+
+/// Returns the `content-encoding` of a request. A body that was encoded several times is refused.
+fn content_encoding(headers: &HeaderMap) -> GatewayResult<Option<&str>> {
+    let mut values = headers.get_all(CONTENT_ENCODING).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match value.to_str() {
+        Ok(value) if values.next().is_none() && !value.contains(',') => Ok(Some(value)),
+        _ => {
+            let message = "the header content-encoding must name one encoding: zstd, gzip, deflate \
+                           or br";
+            Err(GatewayError::new(415, message))
+        }
+    }
 }
 
 /// Rejects a request to the agent API with an error in Letta's format.
@@ -242,12 +367,13 @@ async fn handle_agent_request(
     agents: &AgentApi,
     caller: GatewayResult<Caller>,
     found: RouteMatch,
-    body: Body,
+    (headers, body): (&HeaderMap, Body),
 ) -> GatewayResponse {
     let answered = async {
         let caller = caller?;
         let scope = gateway.operations.begin_request(&caller, &Wire::borrowed("letta")).await?;
-        let body = receive(gateway, &caller, &scope, body).await?;
+        let encoding = content_encoding(headers)?;
+        let body = receive(gateway, &caller, &scope, encoding, body).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|error| error.status, |answer| answer.status);
         scope.record().status = Some(status);

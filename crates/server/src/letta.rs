@@ -12,11 +12,13 @@
 //! | `agents.rs`, `conversations.rs`, `messages.rs`, `runs.rs` | handlers for each resource |
 //! | `extensions.rs` | handlers under `/v1/throughline/` that Letta does not have |
 //! | `message_request.rs`, `decisions.rs` | incoming messages: user input, and decisions for waiting runs |
+//! | `history.rs` | an earlier conversation that a message adds to its Thread |
 //! | `agent_config.rs` | conversion of a Letta agent definition to an `AgentConfig` |
 //! | `resource_json.rs` | JSON of agents, conversations, runs, steps and pages |
 //! | `projector.rs`, `message.rs` | conversion of run events to Letta messages; the message types |
 //! | `item_reader.rs` | lookup of the Items that run events refer to |
 //! | `message_list.rs` | paged messages of a Thread |
+//! | `stored_objects.rs` | checks of references to objects that providers store |
 //! | `run_stream.rs` | following a run as server-sent events or until it stops |
 //!
 //! The route table is in `routes.rs`; errors and run tasks are in `api`.
@@ -27,6 +29,7 @@ pub(crate) mod agents;
 pub(crate) mod conversations;
 mod decisions;
 pub(crate) mod extensions;
+mod history;
 pub(crate) mod item_reader;
 pub(crate) mod message;
 mod message_list;
@@ -39,6 +42,7 @@ mod request_size_tests;
 pub(crate) mod resource_json;
 pub(crate) mod run_stream;
 pub(crate) mod runs;
+mod stored_objects;
 
 use throughline_core::{LogHead, LogId};
 

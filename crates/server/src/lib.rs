@@ -1,10 +1,10 @@
-//! The HTTP server: the gateway in four dialects, the agent API and the console on one port.
+//! The HTTP server: the gateway in five dialects, the agent API and the console on one port.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `http` | the router |
 //! | `routes` | the route table: paths, summaries, parameters, response types and handlers |
-//! | `gateway` | requests in four dialects, sent to any provider |
+//! | `gateway` | requests in five dialects, sent to any provider |
 //! | `telemetry` | metrics, logs, usage, limits |
 //! | `api` | state and types that `letta` and `console` share |
 //! | `letta` | durable agents under Letta's paths |
@@ -12,9 +12,11 @@
 //! | `openapi` | the `OpenAPI` document of all routes |
 //! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
 //! | `listen` | the TCP listener and graceful shutdown |
+//! | `account_pool` | which of a provider's accounts a request uses |
 //! | `access`, `error`, `object`, `records`, `redact`, `response`, `routing`, `sync`, `url` | shared types and functions without further imports |
 
 mod access;
+mod account_pool;
 mod api;
 mod console;
 mod error;
@@ -35,7 +37,8 @@ mod telemetry;
 mod url;
 
 pub use crate::access::{Admission, Allowance, Keyring};
-pub use crate::api::{AgentApi, RunCaps, RunTraces};
+pub use crate::account_pool::{AccountPool, Balance, BoundPolicy, PoolAccount, PoolOptions};
+pub use crate::api::{AgentApi, RunCaps, RunTraces, SimulatorLedger};
 pub use crate::gateway::{
     Gateway, InvalidPattern, Passthrough, PrefixPolicy, ReplayMode, object_members, object_routes,
 };
@@ -43,8 +46,8 @@ pub use crate::http::Server;
 pub use crate::listen::serve;
 pub use crate::openapi::openapi;
 pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};
-pub use crate::routing::{ModelRouter, RouteTarget};
+pub use crate::routing::{ModelRouter, ModelSource, RouteTarget};
 pub use crate::telemetry::{
-    CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price, Prices, StorePolicy,
-    Telemetry, UsageAmount, UsageKey, UsageRow, usage_log,
+    CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price, Prices, SocketLimits,
+    StorePolicy, Telemetry, UsageAmount, UsageKey, UsageRow, usage_log,
 };

@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::OptionFuture;
+use futures_util::future::{OptionFuture, join};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -89,7 +89,8 @@ async fn serve_until(
                 drop(stream.set_nodelay(true));
                 let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
                 let service = TowerToHyperService::new(router.clone());
-                let connection = builder.serve_connection(TokioIo::new(socket), service);
+                let connection =
+                    builder.serve_connection_with_upgrades(TokioIo::new(socket), service);
                 let connection = open.watch(connection.into_owned());
                 let replay = Arc::clone(&replay);
                 connections.spawn(async move {
@@ -104,10 +105,13 @@ async fn serve_until(
         }
     }
     drop((listener, watchdog));
+    // A WebSocket is no connection of hyper any more.
+    let all_closed = join(open.shutdown(), operations.sockets.drain());
     tokio::select! {
-        ended = timeout(limits.shutdown, open.shutdown()) => drop(ended),
+        ended = timeout(limits.shutdown, all_closed) => drop(ended),
         () = hurry => {}
     }
+    operations.sockets.stop();
     connections.shutdown().await;
     if let Some(agents) = agents {
         // No client waits for a response any more. An unfinished run continues in another process,

@@ -33,9 +33,9 @@ use crate::letta::run_stream::WholeAnswer;
 use crate::letta::runs::{RunState, RunUsage, StepState};
 use crate::routes::parameters::{
     AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CONVERSATION, CONVERSATION_FILTER, DECISION, DOCTOR,
-    EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, MESSAGE_TYPES, PAGE, ParameterSpec, REQUIRES_APPROVAL,
-    REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS,
-    STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
+    EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, LEDGER, MESSAGE_TYPES, PAGE, ParameterSpec,
+    REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID, SHOW_CALLS,
+    SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
 };
 use crate::url::{Query, decode_segment};
 use crate::{console, letta};
@@ -233,6 +233,8 @@ routes! { request;
         -> AnyObject => console::journal::keys(request).await;
     UsedByHour "GET" "/v1/throughline/usage/hours" "Return the usage by hour."
         -> AnyObject => console::journal::usage(request).await;
+    SimulatorLedger "GET" "/v1/throughline/sim/ledger" "Return the ledger of the built-in simulators; on a gateway with keys, 403."
+        [LEDGER] -> AnyObject => console::simulators::ledger(request);
     DoctorRows "GET" "/v1/throughline/doctor" "List the wires and providers that the doctor supports."
         -> AnyObject => Ok(console::doctor::list_targets(request));
     Doctor "POST" "/v1/throughline/doctor" "Audit, repair and translate a request."
@@ -248,7 +250,7 @@ pub fn routes() -> &'static [Route] {
 /// gateway forwards.
 #[derive(Clone, Debug)]
 pub struct DialectRoute {
-    /// The dialect: `anthropic`, `openai` or `gemini`.
+    /// The dialect: `anthropic`, `openai`, `gemini`, `bedrock` or `vertex`.
     pub dialect: &'static str,
     /// The HTTP method in upper case.
     pub method: &'static str,
@@ -258,12 +260,23 @@ pub struct DialectRoute {
     pub summary: &'static str,
 }
 
+/// Returns the path of a model on Vertex, with this suffix.
+macro_rules! vertex_path {
+    ($suffix:literal) => {
+        concat!(
+            "/v1/projects/{project}/locations/{location}/publishers/{publisher}/models/{model}",
+            $suffix
+        )
+    };
+}
+
 /// The dialect, method, path and summary of each path that the gateway itself serves.
 const DIALECT_ROUTES: &[(&str, &str, &str, &str)] = &[
     ("anthropic", "POST", "/v1/messages", "Send a request in Anthropic's Messages format."),
     ("anthropic", "POST", "/v1/messages/count_tokens", "Count the tokens of a Messages request."),
     ("openai", "POST", "/v1/responses", "Send a request in OpenAI's Responses format."),
     ("openai", "POST", "/v1/responses/input_tokens", "Count the tokens of a Responses request."),
+    ("openai", "POST", "/v1/responses/compact", "Compact a conversation to one item."),
     ("openai", "GET", "/v1/responses/{response}", "Return a stored response."),
     ("openai", "DELETE", "/v1/responses/{response}", "Delete a stored response."),
     ("openai", "GET", "/v1/responses/{response}/input_items", "List the input of a response."),
@@ -275,6 +288,22 @@ const DIALECT_ROUTES: &[(&str, &str, &str, &str)] = &[
     ("gemini", "POST", "/v1beta/models/{model}:countTokens", "Count the tokens of a request."),
     ("gemini", "GET", "/v1beta/models", "List the models in Gemini's format."),
     ("gemini", "GET", "/v1beta/models/{model}", "Return a model in Gemini's format."),
+    ("bedrock", "POST", "/model/{model}/invoke", "Send a Messages request as to Bedrock."),
+    ("bedrock", "POST", "/model/{model}/invoke-with-response-stream", "Stream the response."),
+    ("bedrock", "POST", "/model/{model}/converse", "Send a request in Bedrock's Converse format."),
+    ("bedrock", "POST", "/model/{model}/converse-stream", "Stream the response."),
+    ("bedrock", "POST", "/model/{model}/count-tokens", "Count the tokens of a request."),
+    ("bedrock", "GET", "/foundation-models", "List the models in Bedrock's format."),
+    ("bedrock", "GET", "/foundation-models/{model}", "Return a model in Bedrock's format."),
+    ("bedrock", "GET", "/inference-profiles", "List the models as inference profiles."),
+    ("bedrock", "GET", "/inference-profiles/{model}", "Return a model as inference profile."),
+    ("vertex", "POST", vertex_path!(":rawPredict"), "Send a Messages request as to Vertex."),
+    ("vertex", "POST", vertex_path!(":streamRawPredict"), "Stream the response."),
+    ("vertex", "POST", vertex_path!(":generateContent"), "Send a request to Gemini on Vertex."),
+    ("vertex", "POST", vertex_path!(":streamGenerateContent"), "Stream the response."),
+    ("vertex", "POST", vertex_path!(":countTokens"), "Count the tokens of a request."),
+    ("vertex", "GET", vertex_path!(""), "Return a model in Vertex's format."),
+    ("vertex", "GET", "/v1beta1/publishers/{publisher}/models", "List the models for Vertex."),
 ];
 
 /// Returns all routes of the dialects: the routes that the gateway serves, then the routes that it
@@ -363,7 +392,7 @@ mod tests {
     use tower_service::Service as _;
 
     use super::*;
-    use crate::gateway::{GatewayRoute, classify};
+    use crate::gateway::{CloudRequest, GatewayRoute, classify};
     use crate::sync::lock;
 
     /// Sends a request through a router and returns the route that was found.
@@ -408,7 +437,9 @@ mod tests {
             let target = path.replace(['{', '}'], "");
             let headers = Vec::new();
             let request = Request { path, headers, body: bytes::Bytes::new() };
-            let (_, found) = classify(dialect.method, &request);
+            let cloud = CloudRequest::parse(dialect.method, &request.path);
+            let cloud = cloud.as_ref().map(CloudRequest::classify);
+            let (_, found) = cloud.unwrap_or_else(|| classify(dialect.method, &request));
             let is_unknown = matches!(found, GatewayRoute::Nowhere | GatewayRoute::NoAgentPath);
             let agents = op(dialect.method, &target).await;
             assert!(!is_unknown && agents.is_none(), "{dialect:?}");

@@ -18,6 +18,7 @@
 //! | `body.rs` | receives request bodies within size and time limits |
 //! | `fair_pool.rs` | pools that tenants share fairly: streams, request memory, processors |
 //! | `memory.rs` | the estimated memory of one request, reserved from the pool |
+//! | `sockets.rs` | limits of WebSockets, and their end on shutdown |
 //! | `cpu_pool.rs` | runs work on large bodies without blocking other requests |
 
 mod allowance;
@@ -29,7 +30,9 @@ mod memory;
 mod meter;
 mod metrics;
 mod outage;
+mod refusals;
 mod scope;
+mod sockets;
 mod trace;
 mod usage;
 
@@ -41,8 +44,9 @@ use throughline_core::{Store, Wire};
 use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-pub(crate) use crate::telemetry::body::read_body;
+pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, read_body};
 pub(crate) use crate::telemetry::cpu_pool::{CpuPool, LARGE};
+pub(crate) use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 pub use crate::telemetry::log::{Level, Log, NullLog};
 pub(crate) use crate::telemetry::memory::MemoryReservation;
@@ -51,6 +55,8 @@ pub(crate) use crate::telemetry::metrics::Metrics;
 pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::scope::RequestScope;
+pub use crate::telemetry::sockets::SocketLimits;
+pub(crate) use crate::telemetry::sockets::{SocketPhase, SocketPool};
 pub use crate::telemetry::trace::CallTraces;
 pub use crate::telemetry::usage::{
     NoPrices, Price, Prices, UsageAmount, UsageKey, UsageRow, usage_log,
@@ -58,7 +64,9 @@ pub use crate::telemetry::usage::{
 
 use crate::access::Caller;
 use crate::error::{GatewayError, GatewayResult};
+use crate::routing::RouteTarget;
 use crate::telemetry::outage::StoreHealth;
+use crate::telemetry::refusals::RecentRefusals;
 use crate::telemetry::scope::CallReport;
 use throughline_replay::{Claims, RandomnessError};
 
@@ -87,6 +95,8 @@ pub struct Limits {
     pub capture: Duration,
     /// How long open responses may take during shutdown.
     pub shutdown: Duration,
+    /// Time limits of WebSockets.
+    pub sockets: SocketLimits,
 }
 
 impl Default for Limits {
@@ -101,6 +111,7 @@ impl Default for Limits {
             slow_reader: Duration::from_mins(1),
             capture: Duration::from_secs(2),
             shutdown: Duration::from_secs(30),
+            sockets: SocketLimits::default(),
         }
     }
 }
@@ -121,6 +132,9 @@ pub struct Telemetry {
     /// Limits the estimated memory of all requests; one unit is one byte.
     memory: Arc<FairPool>,
     pub(crate) heavy: CpuPool,
+    pub(crate) sockets: SocketPool,
+    /// The accounts that may not generate reasoning summaries.
+    pub(crate) refused_summaries: RecentRefusals,
     /// The token that the console's pages must send to change data.
     token: Name,
     /// Whether the last attempt to store usage failed.
@@ -149,6 +163,8 @@ impl Telemetry {
             slots: FairPool::new(limits.streams as u64, OverSharePolicy::Refuse),
             memory: FairPool::new(limits.memory, OverSharePolicy::Wait),
             heavy: CpuPool::new(limits.queue),
+            sockets: SocketPool::new(&limits),
+            refused_summaries: RecentRefusals::default(),
             token: Name::from([&*Claims::new_turn_id()?.0, &*Claims::new_turn_id()?.0].concat()),
             is_behind: AtomicBool::new(false),
             policy: StorePolicy::default(),
@@ -211,6 +227,16 @@ impl Telemetry {
             o.string("event", "refused").string("dialect", dialect.as_str());
             o.number("status", problem.status.into());
             o.maybe_string("problem", is_failure.then_some(&*problem.message));
+        });
+    }
+
+    /// Counts and logs that an account of a pool starts to cool down for a model.
+    pub(crate) fn record_cooldown(&self, reached: &RouteTarget) {
+        let account = reached.account_name().unwrap_or_default();
+        self.metrics.count_cooldown(&reached.charged_provider(), account);
+        self.write_log(Level::Warn, |o| {
+            o.string("event", "cooldown").string("provider", reached.endpoint_name());
+            o.string("account", account).string("model", &reached.model);
         });
     }
 

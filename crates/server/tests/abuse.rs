@@ -434,7 +434,7 @@ impl Archive for CountedExports {
 async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     const RECORDS: usize = 512;
     const SIZE: usize = 64 << 10;
-    const GROWTH: u64 = 12 << 10;
+    const GROWTH: u64 = 16 << 10;
     let (folder, provider) = (Folder::new("export"), RawProvider::with_reply("").await);
     let journal = store(&folder).await;
     let tenant = Tenant::from("default");

@@ -21,6 +21,9 @@ pub(crate) struct RunNote {
     /// The digest of the first message; `None` for runs started by older versions.
     pub(crate) digest: Option<Name>,
     pub(crate) otids: Vec<Option<Name>>,
+    /// The names and ids that the client sent with the parts of the first message.
+    pub(crate) names: Vec<Option<Name>>,
+    pub(crate) senders: Vec<Option<Name>>,
 }
 
 impl RunNote {

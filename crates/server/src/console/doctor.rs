@@ -20,7 +20,8 @@ use crate::response::GatewayResponse;
 pub(crate) fn list_targets(request: &ApiRequest<'_>) -> GatewayResponse {
     let wires: Vec<Name> = CODECS.iter().map(|codec| codec.wire().as_str().into()).collect();
     let row = |row: &Arc<Provider>| object! { "name": row.name, "wire": row.wire.as_str() };
-    let providers: Vec<Json> = request.gateway.catalog.providers().iter().map(row).collect();
+    let providers: Vec<Json> =
+        request.gateway.catalog.current().providers().iter().map(row).collect();
     json_response(&object! { "wires": wires, "providers": providers })
 }
 
@@ -59,7 +60,7 @@ fn diagnosis(request: &ApiRequest<'_>) -> ApiResult {
 }
 
 fn parse_input(request: &ApiRequest<'_>) -> ApiResult<DoctorInput> {
-    let (body, catalog) = (request.body.root(), &request.gateway.catalog);
+    let (body, catalog) = (request.body.root(), request.gateway.catalog.current());
     let wrong = |message: String| ApiError::new(422, message);
     let pasted = body.present("request");
     let pasted = pasted.ok_or_else(|| wrong("request: paste one".to_owned()))?;
@@ -107,7 +108,7 @@ fn detect_wire(bytes: &Bytes) -> ApiResult<Wire> {
 
 /// Translates the request for the provider that the body names, if any.
 fn translation(request: &ApiRequest<'_>, patient: &DoctorInput) -> ApiResult<Option<Json>> {
-    let (body, catalog) = (request.body.root(), &request.gateway.catalog);
+    let (body, catalog) = (request.body.root(), request.gateway.catalog.current());
     let Some(name) = body.name_of("to_provider").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };

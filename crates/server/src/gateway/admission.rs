@@ -7,7 +7,7 @@ use throughline_json::Name;
 use crate::access::{self, Admission, Caller};
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
-use crate::gateway::headers::{END_USER_HEADER, TOKEN};
+use crate::gateway::headers::{END_USER_HEADER, PREFIX_HEADER, TOKEN};
 
 /// Authenticates the caller. If no keys exist, checks that the gateway may serve this caller
 /// without a key.
@@ -38,10 +38,10 @@ pub(crate) async fn authenticate(
             Tenant::from("default")
         }
     };
-    let end_user =
-        headers.get(END_USER_HEADER).and_then(|user| Some(Name::from(user.to_str().ok()?)));
+    let text = |name| headers.get(name).and_then(|value| Some(Name::from(value.to_str().ok()?)));
+    let (end_user, prefix) = (text(END_USER_HEADER), text(PREFIX_HEADER));
     let address = access::address(headers, uri.authority());
-    Ok(Caller { tenant, end_user, credential, admission, address })
+    Ok(Caller { tenant, end_user, prefix, credential, admission, address })
 }
 
 /// Returns why a gateway without keys refuses this request; `None` if the gateway serves the

@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use throughline_codec::{DecodeContext, Framing, error_message};
-use throughline_core::{Request, Stage, TurnId, UpstreamResponse};
+use throughline_codec::{Codec, DecodeContext, Framing, error_message, join_replies};
+use throughline_core::{Reply, Request, Role, Stage, TurnId, UpstreamResponse, Wire};
 use throughline_json::{Name, Node};
 
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::capture::{CaptureHandle, IdOwner};
+use crate::gateway::compaction::{self, CompactionForm, CompactionMethod};
 use crate::gateway::compression;
+use crate::gateway::continuation::Continuer;
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::model_name::ModelName;
 use crate::gateway::prepare::PreparedRequest;
+use crate::gateway::removed_tools::RemovedTools;
 use crate::gateway::stream::{RelayParts, relay};
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routing::RouteTarget;
@@ -25,6 +28,18 @@ use throughline_replay::{ClaimRewriter, FateCounts};
 pub(crate) const UNREADABLE: &str = "the answer cannot be read";
 /// Maximum size of a complete response, and of one frame of a stream: 64 MiB.
 pub(crate) const LARGEST_ANSWER: usize = 64 << 20;
+
+/// How to relay a non-streamed response.
+struct WholeRelay {
+    context: DecodeContext,
+    /// Rewrites the reply for a caller of another dialect.
+    rewriter: Option<ClaimRewriter>,
+    /// Continues a reply that the provider interrupts.
+    continuer: Option<Continuer>,
+    /// The model name to show to a caller of the same dialect.
+    model: Option<ModelName>,
+    removed_tools: RemovedTools,
+}
 
 impl Exchange<'_> {
     /// Captures a provider's response and returns it to the caller.
@@ -36,20 +51,10 @@ impl Exchange<'_> {
         answer: UpstreamResponse,
         request: &Request,
     ) -> GatewayResult {
-        let is_same = ready.target.origin.wire == self.wire;
-        let mut headers = Vec::with_capacity(answer.headers.len() + 4);
-        headers.push((Name::from("x-throughline-call"), node.0.clone()));
-        // A request that was not decoded has no Fates.
-        if !ready.encoded.fates.is_empty() {
-            let fates = FateCounts::of(&ready.encoded.fates).to_string();
-            headers.push((Name::from("x-throughline-fates"), fates.into()));
-        }
-        headers.push((Name::from("x-throughline-audit"), ready.verdict.as_str().into()));
-        let changed = self.scope.record().prefix_changed.as_deref().map(Name::from);
-        headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
-        if ready.is_unrestored {
-            headers.push((Name::from("x-throughline-restore"), Name::from("skipped")));
-        }
+        let wire = &ready.target.origin.wire;
+        let is_claimed = self.claims_compaction(&ready);
+        let is_same = *wire == self.wire && !is_claimed;
+        let mut headers = self.report_headers(node, &ready, reached);
         let status = answer.status;
         let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, is_same));
         headers.extend(passed.cloned());
@@ -57,19 +62,26 @@ impl Exchange<'_> {
         let rewriter = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
             let (tenant, model) = (ready.tenant.clone(), model.clone());
-            ClaimRewriter::new(self.wire.clone(), claims, tenant, node.clone(), model)
+            let rewriter =
+                ClaimRewriter::new(self.wire.clone(), claims, tenant, node.clone(), model);
+            if is_claimed { rewriter.compacting() } else { rewriter }
         });
-        let can_rename = is_same && compression::can_inflate(answer.header("content-encoding"));
+        let continuer = rewriter.as_ref().and_then(|_| self.continuer(&ready, reached, request));
+        // Converse does not return a model name.
+        let can_rename = is_same
+            && self.wire != Wire::BEDROCK_CONVERSE
+            && compression::can_inflate(answer.header("content-encoding"));
         let model = model.filter(|_| can_rename);
         let model = model.map(|name| ModelName::new(self.wire.clone(), name));
         let mut keeper = CaptureHandle {
             replay: Arc::clone(&self.gateway.replay),
             node: node.clone(),
             conversation: ready.conversation,
+            target: ready.target.clone(),
             prefix: ready.encoded.prefix,
             longest: self.gateway.operations.limits.capture,
             scope: Arc::clone(&self.scope),
-            owner: self.id_owner(request),
+            owner: self.id_owner(reached, request),
         };
         if let Err(problem) = refuse_redirect(&answer, reached) {
             keeper.record_failure(problem.status, &problem.message).await;
@@ -92,14 +104,17 @@ impl Exchange<'_> {
                 context,
                 framing,
                 rewriter,
+                continuer,
                 model,
                 keeper,
                 slow_reader,
+                removed_tools: ready.removed_tools,
             });
             if !is_same {
                 let content_type = match framing {
                     Framing::Sse => "text/event-stream; charset=utf-8",
-                    _ => "application/json",
+                    Framing::EventStream => "application/vnd.amazon.eventstream",
+                    Framing::JsonLines | Framing::JsonArray => "application/json",
                 };
                 headers.push((Name::from("content-type"), Name::from(content_type)));
             }
@@ -111,8 +126,9 @@ impl Exchange<'_> {
         let body = if status >= 400 {
             self.error_body(reached, answer, is_same, &mut keeper).await
         } else {
-            let response =
-                self.complete_response(answer, &context, rewriter, model, request, &mut keeper);
+            let removed_tools = ready.removed_tools;
+            let relay = WholeRelay { context, rewriter, continuer, model, removed_tools };
+            let response = self.complete_response(answer, relay, request, &mut keeper);
             response.await.map(|(body, is_inflated)| {
                 headers.retain(|(name, _)| !is_inflated || !is_content_encoding(name));
                 body
@@ -127,10 +143,69 @@ impl Exchange<'_> {
         }
     }
 
+    /// Returns the headers that report how the gateway handled the call.
+    fn report_headers(
+        &self,
+        node: &TurnId,
+        ready: &PreparedRequest,
+        reached: &RouteTarget,
+    ) -> Vec<(Name, Name)> {
+        let mut headers = Vec::with_capacity(16);
+        headers.push((Name::from("x-throughline-call"), node.0.clone()));
+        // A request that was not decoded has no Fates.
+        if !ready.encoded.fates.is_empty() {
+            let fates = FateCounts::of(&ready.encoded.fates).to_string();
+            headers.push((Name::from("x-throughline-fates"), fates.into()));
+        }
+        headers.push((Name::from("x-throughline-audit"), ready.verdict.as_str().into()));
+        let provider = Name::from(reached.endpoint_name());
+        headers.push((Name::from("x-throughline-provider"), provider));
+        let account = reached.account_name().map(Name::from);
+        headers.extend(account.map(|account| (Name::from("x-throughline-account"), account)));
+        headers.push((Name::from("x-throughline-model"), reached.model.clone()));
+        let changed = self.scope.record().prefix_changed.as_deref().map(Name::from);
+        headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
+        if ready.appended > 0 {
+            let appended = Name::from(ready.appended.to_string());
+            headers.push((Name::from("x-throughline-appended"), appended));
+        }
+        if ready.is_unrestored {
+            headers.push((Name::from("x-throughline-restore"), Name::from("skipped")));
+        }
+        headers
+    }
+
+    /// Returns whether the caller gets one compaction item with a Claim, because its dialect cannot
+    /// show the target's reply.
+    fn claims_compaction(&self, ready: &PreparedRequest) -> bool {
+        match ready.compaction {
+            None => false,
+            Some(CompactionMethod::Native) => ready.target.origin.wire != self.wire,
+            Some(CompactionMethod::Summary) => true,
+        }
+    }
+
+    /// Returns the sender of the requests that continue an interrupted reply, if the provider may
+    /// interrupt its replies.
+    fn continuer(
+        &self,
+        ready: &PreparedRequest,
+        reached: &RouteTarget,
+        request: &Request,
+    ) -> Option<Continuer> {
+        (ready.target.origin.wire == Wire::GEMINI).then(|| {
+            let upstream = Arc::clone(&self.gateway.upstream);
+            let body = ready.encoded.request.body.clone();
+            let sent = self.upstream_call(ready, reached, request, body);
+            Continuer::new(upstream, sent, ready.target.clone())
+        })
+    }
+
     /// Returns the tenant that owns the ids in the response; `None` if the caller has no gateway
-    /// key.
-    fn id_owner(&self, request: &Request) -> Option<IdOwner> {
-        self.caller.admission.is_key().then(|| IdOwner {
+    /// key and the provider has only one account, so that the ids need not be recorded.
+    fn id_owner(&self, reached: &RouteTarget, request: &Request) -> Option<IdOwner> {
+        let is_recorded = self.caller.admission.is_key() || reached.account_name().is_some();
+        is_recorded.then(|| IdOwner {
             tenant: self.caller.tenant.clone(),
             request: request.body.clone(),
             is_early: self.body.as_ref().is_some_and(|body| {
@@ -161,26 +236,70 @@ impl Exchange<'_> {
         Ok(GatewayError::new(status, message).to_json(&self.wire).bytes().clone())
     }
 
+    /// Requests the rest of an interrupted reply, and returns the whole reply.
+    async fn continued(
+        &self,
+        mut reply: Reply,
+        continuer: &mut Continuer,
+        from: &dyn Codec,
+        context: &DecodeContext,
+    ) -> GatewayResult<Reply> {
+        loop {
+            let request = continuer.next_request(&reply);
+            if !matches!(request, Ok(None)) {
+                // The provider charges for the first part even if the rest fails.
+                self.scope.record().set_reply(&reply);
+            }
+            let request = request.map_err(|problem| GatewayError::new(502, problem))?;
+            let Some(request) = request else { return Ok(reply) };
+            let answer = continuer.send(request).await;
+            let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
+            let (status, encoding) =
+                (answer.status, answer.header("content-encoding").map(Name::from));
+            let body = collect_body(answer).await?;
+            let body = compression::inflate(encoding.as_deref(), &body)
+                .map_err(|error| GatewayError::new(502, error.to_string()))?;
+            if status >= 400 {
+                let message = error_message(&body).unwrap_or_else(|| status.to_string());
+                let message = format!("the provider did not continue its response: {message}");
+                return Err(GatewayError::new(502, message));
+            }
+            let next = from.decode_reply(&body, context);
+            let next = next.map_err(|error| GatewayError::new(502, error.to_string()))?;
+            reply = join_replies(reply, next);
+        }
+    }
+
     /// Returns a non-streamed response, and whether the gateway inflated the body.
     async fn complete_response(
         &self,
         answer: UpstreamResponse,
-        context: &DecodeContext,
-        rewriter: Option<ClaimRewriter>,
-        model: Option<ModelName>,
+        relay: WholeRelay,
         request: &Request,
         keeper: &mut CaptureHandle,
     ) -> GatewayResult<(Bytes, bool)> {
+        let WholeRelay { context, rewriter, mut continuer, model, removed_tools } = relay;
         let encoding = answer.header("content-encoding").map(Name::from);
         let body = collect_body(answer).await?;
         let from = codec_for(&context.target.origin.wire)?;
         let readable = compression::inflate(encoding.as_deref(), &body);
         let readable = readable.map_err(|error| error.to_string());
         let reply = readable.and_then(|readable| {
-            let reply = Stage::Parse.run(|| from.decode_reply(&readable, context));
-            let reply = reply.map_err(|error| error.to_string());
-            reply.map(|reply| (reply, readable))
+            let reply = Stage::Parse.run(|| from.decode_reply(&readable, &context));
+            let mut reply = reply.map_err(|error| error.to_string())?;
+            if self.compaction.is_some() {
+                // A native compaction repeats the user's messages, which are no output of a model.
+                reply.items.retain(|item| item.role == Role::Assistant);
+            }
+            Ok((reply, readable))
         });
+        if let Ok((reply, _)) = &reply
+            && let Err(problem) = removed_tools.check(reply)
+        {
+            // The provider charges for the refused reply.
+            self.scope.record().set_reply(reply);
+            return Err(problem);
+        }
         match (reply, rewriter) {
             (Ok((reply, readable)), None) => match model {
                 Some(model) => {
@@ -193,11 +312,25 @@ impl Exchange<'_> {
                     Ok((body, false))
                 }
             },
-            (Ok((reply, _)), Some(mut rewriter)) => {
+            (Ok((mut reply, _)), Some(mut rewriter)) => {
+                if let Some(continuer) = &mut continuer {
+                    reply = self.continued(reply, continuer, from, &context).await?;
+                }
+                if rewriter.is_compacting()
+                    && let Some(problem) = compaction::problem(&reply)
+                {
+                    // The provider charges for the unusable reply.
+                    self.scope.record().set_reply(&reply);
+                    return Err(GatewayError::new(502, problem));
+                }
                 let rewritten = codec_for(&self.wire)?.encode_reply(&rewriter.reply(reply.clone()));
                 let rewritten =
                     rewritten.map_err(|error| GatewayError::new(502, error.to_string()))?;
-                let rewritten = self.with_request_echo(rewritten, request);
+                let rewritten = if self.compaction == Some(CompactionForm::Endpoint) {
+                    compaction::endpoint_response(&rewritten).unwrap_or(rewritten)
+                } else {
+                    self.with_request_echo(rewritten, request)
+                };
                 keeper.capture(reply, Some(rewritten.clone())).await;
                 Ok((rewritten, false))
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::{Digest, Origin, Reply, StopReason, Tenant, TurnId, Usage, Wire};
+use throughline_core::{Digest, Origin, Reply, StopReason, Target, Tenant, TurnId, Usage, Wire};
 use throughline_json::{Json, Name};
 use tokio::time::timeout;
 
@@ -23,6 +23,8 @@ pub(crate) struct CaptureHandle {
     /// The conversation that the reply continues; `None` if nothing is stored. [`Self::capture`]
     /// takes the value.
     pub(crate) conversation: Option<Conversation>,
+    /// The target that received the request.
+    pub(crate) target: Target,
     /// Digest of the prefix of the sent request, if the model binds its Seals to the prefix.
     pub(crate) prefix: Option<Digest>,
     /// How long the gateway may delay the end of a response to wait for the capture.
@@ -53,7 +55,11 @@ impl CaptureHandle {
     /// caller still gets the response and the loss is reported. `shown_body` is the response as the
     /// caller sees it.
     pub(crate) async fn capture(&mut self, reply: Reply, shown_body: Option<Bytes>) {
-        self.scope.record().set_reply(&reply);
+        {
+            let mut record = self.scope.record();
+            record.set_reply(&reply);
+            record.set_transformations(&reply, &self.target);
+        }
         // A captured turn contains its ids; the ids of every other response are recorded here.
         let conversation = self.conversation.take();
         let is_endless = conversation.as_ref().is_some_and(|it| it.open.len() > MAX_OPEN_ITEMS);

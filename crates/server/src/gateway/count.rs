@@ -26,7 +26,7 @@ const WRAPPER_MEMBER: &str = "generateContentRequest";
 
 /// Fields that Anthropic and OpenAI accept in a token-count request. Both providers reject requests
 /// with other fields.
-const COUNTED_MESSAGES: &[&str] = &[
+pub(crate) const COUNTED_MESSAGES: &[&str] = &[
     "model",
     "messages",
     "system",
@@ -38,6 +38,8 @@ const COUNTED_MESSAGES: &[&str] = &[
     "context_management",
     "mcp_servers",
 ];
+const COUNTED_CONVERSE: &[&str] =
+    &["messages", "system", "toolConfig", "additionalModelRequestFields"];
 const COUNTED_RESPONSES: &[&str] = &[
     "model",
     "input",
@@ -58,6 +60,8 @@ impl Exchange<'_> {
         let no_provider = || GatewayError::new(404, format!("no provider serves model {model}"));
         let reached = self.reach(model)?.into_iter().next().ok_or_else(no_provider)?;
         let previous = self.find_previous(&request).await?;
+        let accounts = self.with_accounts(vec![reached], &request, &previous).await?;
+        let reached = accounts.into_iter().next().ok_or_else(no_provider)?;
         let expanded = previous.request_for(&reached.provider.wire)?.map(|(_, all)| all.clone());
         let request = Request { body: expanded.unwrap_or_else(|| request.body.clone()), ..request };
         let renamed = dialect::renamed(&self.wire, request, model, &reached.model);
@@ -65,7 +69,8 @@ impl Exchange<'_> {
         let renamed = references.map_or(renamed, |references| references.for_target);
         let (inner, is_wrapped) = unwrap_request(&renamed);
         let preparing = async {
-            let DecodedRequest { call, target, tenant } = self.decode(&inner, &reached)?;
+            let (expanded, _) = self.without_foreign_compactions(inner.clone(), &reached).await?;
+            let DecodedRequest { call, target, tenant, .. } = self.decode(&expanded, &reached)?;
             let to = codec_for(&target.origin.wire)?;
             let found = self.restore_and_encode(to, call, &tenant).await?;
             let issued = found.replayed.as_ref().map(|replayed| &replayed.issued);
@@ -83,6 +88,9 @@ impl Exchange<'_> {
         };
         let is_same = *wire == self.wire;
         let body = match (is_same, is_wrapped) {
+            (true, _) if *wire == Wire::BEDROCK_CONVERSE => {
+                countable_body(wire, &ready.body, target.model())
+            }
             (true, _) if ready.body == inner.body => renamed.body.clone(),
             (true, true) => wrap_request(&ready.body, None),
             (true, false) | (false, _) => countable_body(wire, &ready.body, target.model()),
@@ -93,6 +101,7 @@ impl Exchange<'_> {
         match answer.status {
             // Not every provider of a wire has a counting endpoint.
             404 | 405 | 501 => Ok(count_response(&self.wire, estimate.max(1), "estimated")),
+            // Bedrock's counting endpoint has a format of its own, which is also the caller's.
             _ if is_same => passed(answer).await,
             status => {
                 let body = collect_body(answer).await?;
@@ -140,6 +149,7 @@ fn counting(wire: &Wire, path: &str) -> Option<String> {
         "anthropic-messages" => bare.ends_with("/messages").then(|| format!("{bare}/count_tokens")),
         "openai-responses" => bare.ends_with("/responses").then(|| format!("{bare}/input_tokens")),
         "gemini" => Some(format!("{}:countTokens", bare.strip_suffix(":generateContent")?)),
+        "bedrock-converse" => Some(format!("{}/count-tokens", bare.strip_suffix("/converse")?)),
         _ => None,
     }
 }
@@ -149,25 +159,33 @@ fn countable_body(wire: &Wire, body: &Bytes, model: &str) -> Bytes {
     let known = match wire.as_str() {
         "anthropic-messages" => COUNTED_MESSAGES,
         "openai-responses" => COUNTED_RESPONSES,
+        "bedrock-converse" => COUNTED_CONVERSE,
         _ => return wrap_request(body, Some(model)),
     };
     let Ok(tree) = Tree::parse(body.clone()) else { return body.clone() };
     let is_counted = |name: Node<'_>| known.iter().any(|known| name.is(known));
     let counted = tree.root().members().filter(|(name, _)| is_counted(*name));
-    json::object(|o| put_members(o, counted)).bytes().clone()
+    let counted = json::object(|o| put_members(o, counted));
+    if *wire == Wire::BEDROCK_CONVERSE {
+        let input = object! { "converse": counted };
+        return object! { "input": input }.bytes().clone();
+    }
+    counted.bytes().clone()
 }
 
 /// Reads the token count from a provider's response in any dialect.
 fn read_token_count(body: &Bytes) -> Option<u64> {
     let tree = Tree::parse(body.clone()).ok()?;
     let root = tree.root();
-    root.get("input_tokens").or_else(|| root.get("totalTokens")).and_then(Node::u64)
+    let names = ["input_tokens", "totalTokens", "inputTokens"];
+    names.iter().find_map(|name| root.get(name)).and_then(Node::u64)
 }
 
 /// Encodes the token count in the caller's dialect.
 fn count_response(wire: &Wire, tokens: u64, method: &str) -> GatewayResponse {
     let body = match wire.as_str() {
         "gemini" => object! { "totalTokens": tokens },
+        "bedrock-converse" => object! { "inputTokens": tokens },
         "openai-responses" => {
             object! { "object": "response.input_tokens", "input_tokens": tokens }
         }

@@ -1,11 +1,15 @@
 //! Classifies a request by its dialect and the operation it requests.
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use throughline_codec::Framing;
 use throughline_core::{Request, Wire};
 use throughline_json::{self as json, Name, Node, Tree};
 
+use crate::gateway::compaction::COMPACT_PATH;
 use crate::gateway::headers::without_query;
+use crate::gateway::models::ModelFormat;
 use crate::url::decode_segment;
 
 /// The operation that a request selects.
@@ -13,12 +17,14 @@ use crate::url::decode_segment;
 pub(crate) enum GatewayRoute {
     /// A model call.
     Call,
+    /// The preparation of a conversation without a model call. Only a WebSocket requests it.
+    WarmUp,
     /// A count of the tokens in a request.
     Count,
     /// The list of models.
-    Models,
+    Models(ModelFormat),
     /// One model by name.
-    Model(Name),
+    Model(ModelFormat, Name),
     /// The record of a call by its id.
     CallRecord(Name),
     /// An operation on a response by its id. The response may be stored by the gateway.
@@ -41,10 +47,11 @@ pub(crate) enum ResponseOp {
 }
 
 /// Path, wire and operation of each `POST` path that alone determines the operation.
-pub(crate) static FIXED_PATHS: [(&str, Wire, GatewayRoute); 5] = [
+pub(crate) static FIXED_PATHS: [(&str, Wire, GatewayRoute); 6] = [
     ("/v1/messages", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Call),
     ("/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Count),
     ("/v1/responses", Wire::OPENAI_RESPONSES, GatewayRoute::Call),
+    (COMPACT_PATH, Wire::OPENAI_RESPONSES, GatewayRoute::Call),
     ("/v1/responses/input_tokens", Wire::OPENAI_RESPONSES, GatewayRoute::Count),
     ("/v1/chat/completions", Wire::OPENAI_CHAT, GatewayRoute::Call),
 ];
@@ -52,7 +59,7 @@ pub(crate) static FIXED_PATHS: [(&str, Wire, GatewayRoute); 5] = [
 /// Classifies a request by its method, path and headers. The wire determines the format of list and
 /// error responses.
 pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) {
-    use GatewayRoute::{Call, Count, Models, Nowhere, Other};
+    use GatewayRoute::{Call, Count, Nowhere, Other};
     let path = without_query(&request.path);
     let mut fixed = FIXED_PATHS.iter().filter(|_| method == "POST");
     if let Some((_, wire, route)) = fixed.find(|fixed| fixed.0 == path) {
@@ -62,20 +69,20 @@ pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) 
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
         return (Wire::OPENAI_CHAT, GatewayRoute::CallRecord(Name::from(call)));
     }
+    if let Some(route) = classify_cloud_models(method, path) {
+        return route;
+    }
     if is_agent_path(path) {
         return (Wire::OPENAI_CHAT, GatewayRoute::NoAgentPath);
     }
     if let Some(route) =
-        classify_response(method, path).or_else(|| classify_model(method, path, is_anthropic))
+        classify_response(method, path).or_else(|| classify_models(method, request))
     {
         return route;
     }
     let verb = gemini_verb(path);
     let is_gemini = ["/v1beta/", "/upload/", "/download/"].iter().any(|own| path.starts_with(own));
     match (method, path) {
-        ("GET", "/v1/models") if is_anthropic => (Wire::ANTHROPIC_MESSAGES, Models),
-        ("GET", "/v1/models") => (Wire::OPENAI_CHAT, Models),
-        ("GET", "/v1beta/models") => (Wire::GEMINI, Models),
         ("POST", _) if matches!(verb, Some("generateContent" | "streamGenerateContent")) => {
             (Wire::GEMINI, Call)
         }
@@ -124,17 +131,101 @@ fn is_agent_path(path: &str) -> bool {
     }
 }
 
-/// Matches a path that names a single model.
-fn classify_model(method: &str, path: &str, is_anthropic: bool) -> Option<(Wire, GatewayRoute)> {
+/// Matches the list of models and a path that names a single model. The parameter `client_version`
+/// identifies Codex.
+fn classify_models(method: &str, request: &Request) -> Option<(Wire, GatewayRoute)> {
     if method != "GET" {
         return None;
     }
-    let (name, wire) = match path.strip_prefix("/v1beta/models/") {
-        Some(name) => (name, Wire::GEMINI),
-        None if is_anthropic => (path.strip_prefix("/v1/models/")?, Wire::ANTHROPIC_MESSAGES),
-        None => (path.strip_prefix("/v1/models/")?, Wire::OPENAI_CHAT),
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    let (rest, format) = match path.strip_prefix("/v1beta/models") {
+        Some(rest) => (rest, ModelFormat::Gemini),
+        None => {
+            let rest = path.strip_prefix("/v1/models")?;
+            let is_codex = query.split('&').any(|pair| pair.starts_with("client_version="));
+            let is_anthropic = request.header("anthropic-version").is_some();
+            let format = match (is_anthropic, is_codex) {
+                (true, _) => ModelFormat::Anthropic,
+                (false, true) => ModelFormat::Codex,
+                (false, false) => ModelFormat::OpenAi,
+            };
+            (rest, format)
+        }
     };
-    (!name.is_empty()).then(|| (wire, GatewayRoute::Model(decode_segment(name))))
+    model_route(format, rest)
+}
+
+/// Applies the format of the provider whose clients send their key in the request's header.
+pub(crate) fn with_key_format(
+    (wire, route): (Wire, GatewayRoute),
+    headers: &HeaderMap,
+) -> (Wire, GatewayRoute) {
+    let format = |format: ModelFormat| match format {
+        ModelFormat::OpenAi if headers.contains_key("x-api-key") => ModelFormat::Anthropic,
+        ModelFormat::OpenAi if headers.contains_key("x-goog-api-key") => ModelFormat::Gemini,
+        format => format,
+    };
+    match route {
+        GatewayRoute::Models(own) => (format(own).wire(), GatewayRoute::Models(format(own))),
+        GatewayRoute::Model(own, name) => {
+            (format(own).wire(), GatewayRoute::Model(format(own), name))
+        }
+        route => (wire, route),
+    }
+}
+
+/// Matches the model lists of Bedrock and of Vertex.
+fn classify_cloud_models(method: &str, path: &str) -> Option<(Wire, GatewayRoute)> {
+    if method != "GET" {
+        return None;
+    }
+    if let Some(rest) = path.strip_prefix("/foundation-models") {
+        return model_route(ModelFormat::BedrockModels, rest);
+    }
+    if let Some(rest) = path.strip_prefix("/inference-profiles") {
+        return model_route(ModelFormat::BedrockProfiles, rest);
+    }
+    let (publisher, model, None) = vertex_model(path)? else { return None };
+    let model = match (publisher, model) {
+        (_, "") => return model_route(ModelFormat::Vertex, ""),
+        ("google", model) => format!("/{model}"),
+        (publisher, model) => format!("/{publisher}/{model}"),
+    };
+    model_route(ModelFormat::Vertex, &model)
+}
+
+/// Returns the route of a list, or of the model that `rest` names after a slash.
+fn model_route(format: ModelFormat, rest: &str) -> Option<(Wire, GatewayRoute)> {
+    let wire = format.wire();
+    if rest.is_empty() {
+        return Some((wire, GatewayRoute::Models(format)));
+    }
+    let name = rest.strip_prefix('/').filter(|name| !name.is_empty())?;
+    Some((wire, GatewayRoute::Model(format, decode_segment(name))))
+}
+
+/// Splits a path of Vertex into the publisher, the model, and the method after the colon. The path
+/// may begin with an API version, a project and a location. The model is empty in the path of the
+/// model list.
+pub(crate) fn vertex_model(path: &str) -> Option<(&str, &str, Option<&str>)> {
+    let rest = ["/v1/", "/v1beta1/", "/"].iter().find_map(|lead| {
+        let rest = path.strip_prefix(lead)?;
+        (rest.starts_with("projects/") || rest.starts_with("publishers/")).then_some(rest)
+    })?;
+    let rest = match rest.strip_prefix("projects/") {
+        Some(rest) => {
+            let (_project, rest) = rest.split_once("/locations/")?;
+            rest.split_once('/')?.1
+        }
+        None => rest,
+    };
+    let (publisher, rest) = rest.strip_prefix("publishers/")?.split_once('/')?;
+    let rest = rest.strip_prefix("models")?;
+    let model = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
+    match model.rsplit_once(':') {
+        Some((model, method)) => Some((publisher, model, Some(method))),
+        None => Some((publisher, model, None)),
+    }
 }
 
 /// Matches an operation on a response.
@@ -155,8 +246,32 @@ fn gemini_verb(path: &str) -> Option<&str> {
     rest.rsplit_once(':').map(|(_, verb)| verb)
 }
 
+const CONVERSE_STREAM: &str = "converse-stream";
+
+/// Returns the encoded model and the action in a path of Bedrock's Converse.
+fn converse_segments(path: &str) -> Option<(&str, &str)> {
+    without_query(path).strip_prefix("/model/")?.rsplit_once('/')
+}
+
+/// Returns the path of Bedrock's Converse for a model.
+pub(crate) fn converse_path(model: &str, stream: bool) -> String {
+    let action = if stream { CONVERSE_STREAM } else { "converse" };
+    format!("/model/{}/{action}", encode_segment(model))
+}
+
+/// Encodes a model name as one path segment.
+pub(crate) fn encode_segment(text: &str) -> String {
+    const UNRESERVED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, UNRESERVED).to_string()
+}
+
 /// Returns the model that a request names, in its path or in its body.
 pub(crate) fn requested_model(wire: &Wire, path: &str, body: Option<&Tree>) -> Option<Name> {
+    if *wire == Wire::BEDROCK_CONVERSE {
+        let (model, _) = converse_segments(path)?;
+        return Some(decode_segment(model));
+    }
     if *wire != Wire::GEMINI {
         return body?.root().name_of("model");
     }
@@ -170,6 +285,9 @@ pub(crate) fn is_streamed(wire: &Wire, path: &str, body: Option<&Tree>) -> bool 
     if *wire == Wire::GEMINI {
         return gemini_verb(without_query(path)) == Some("streamGenerateContent");
     }
+    if *wire == Wire::BEDROCK_CONVERSE {
+        return converse_segments(path).is_some_and(|(_, action)| action == CONVERSE_STREAM);
+    }
     body.and_then(|body| body.root().get("stream")).and_then(Node::bool).unwrap_or(false)
 }
 
@@ -177,6 +295,10 @@ pub(crate) fn is_streamed(wire: &Wire, path: &str, body: Option<&Tree>) -> bool 
 pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Request {
     if from == to {
         return request;
+    }
+    if *wire == Wire::BEDROCK_CONVERSE {
+        let stream = is_streamed(wire, &request.path, None);
+        return Request { path: converse_path(to, stream).into(), ..request };
     }
     if *wire == Wire::GEMINI {
         let (path, query) = match request.path.split_once('?') {
@@ -202,8 +324,12 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
     Request { body: Bytes::from(body), ..request }
 }
 
-/// Returns the framing that the client expects: server-sent events, or Gemini's JSON array.
+/// Returns the framing that the client expects: server-sent events, Gemini's JSON array, or the
+/// event stream of AWS.
 pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
+    if *wire == Wire::BEDROCK_CONVERSE {
+        return Framing::EventStream;
+    }
     let query = request.path.split_once('?').map_or("", |(_, query)| query);
     if *wire == Wire::GEMINI && !query.split('&').any(|pair| pair == "alt=sse") {
         return Framing::JsonArray;

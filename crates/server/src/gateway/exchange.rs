@@ -12,13 +12,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join;
-use throughline_codec::{Codec, codec};
+use throughline_codec::{Catalog, Codec, add_beta, codec};
 use throughline_core::{Request, UpstreamError, UpstreamRequest as Sent, UpstreamResponse, Wire};
 use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
 use crate::access::Caller;
 use crate::error::{GatewayError, GatewayResult};
+use crate::gateway::accounts::is_for_next;
+use crate::gateway::compaction::{COMPACTION_BETA, CompactionForm, CompactionMethod};
 use crate::gateway::dialect;
 use crate::gateway::headers::without_query;
 use crate::gateway::prepare::PreparedRequest;
@@ -30,6 +32,8 @@ use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts};
 /// A client request that the gateway is handling, with its caller, wire and parsed body.
 pub(crate) struct Exchange<'g> {
     pub(crate) gateway: &'g Gateway,
+    /// The gateway's catalog at the start of the request.
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) caller: Caller,
     pub(crate) wire: Wire,
     pub(crate) scope: Arc<RequestScope>,
@@ -39,6 +43,8 @@ pub(crate) struct Exchange<'g> {
     pub(crate) model: Option<Name>,
     /// The end user that the client names.
     pub(crate) end_user: Option<Name>,
+    /// How the request asks for a compaction; `None` for any other request.
+    pub(crate) compaction: Option<CompactionForm>,
 }
 
 impl<'g> Exchange<'g> {
@@ -54,7 +60,9 @@ impl<'g> Exchange<'g> {
         let model = dialect::requested_model(&wire, &request.path, body.as_ref());
         let end_user = || body.as_ref().and_then(dialect::end_user);
         let end_user = caller.end_user.clone().or_else(end_user);
-        Self { gateway, caller, wire, scope, body, model, end_user }
+        let catalog = gateway.catalog.current();
+        let compaction = CompactionForm::of(&wire, &request.path, body.as_ref());
+        Self { gateway, catalog, caller, wire, scope, body, model, end_user, compaction }
     }
 
     /// Calls a model. The call is recorded even if it fails.
@@ -89,22 +97,24 @@ impl<'g> Exchange<'g> {
     ) -> GatewayResult<(PreparedRequest, RouteTarget, UpstreamResponse)> {
         let model = self.requested_model(request)?;
         self.scope.record().set_requested_model(model);
+        self.check_compaction()?;
         let all = self.reach(model)?;
         self.gateway.operations.check_writes().await?;
         self.gateway.operations.meter.check_allowance(&self.caller.admission, &all).await?;
         let previous = self.find_previous(request).await?;
+        let all = self.with_accounts(all, request, &previous).await?;
         let mut last = GatewayError::new(404, format!("no provider serves model {model}"));
-        let mut left = all.len();
         // The caller's own key is sent only to the first endpoint that takes a caller's key.
         let keyed = all.iter().find(|reached| reached.is_callers);
         let keyed = keyed.map(|reached| reached.endpoint.clone());
         let add_failed_attempt = |reached: &RouteTarget, reason: &str| {
             self.scope.record().add_failed_attempt(&reached.endpoint, reason);
         };
-        for (index, reached) in all.into_iter().enumerate() {
-            left -= 1;
+        let attempts = self.with_methods(all)?;
+        for (index, (reached, method)) in attempts.iter().enumerate() {
+            let (next, method) = (attempts.get(index + 1), *method);
             if reached.is_callers && Some(&reached.endpoint) != keyed.as_ref() {
-                add_failed_attempt(&reached, "no key for this endpoint");
+                add_failed_attempt(reached, "no key for this endpoint");
                 continue;
             }
             let rename = |body: &Bytes| {
@@ -112,37 +122,59 @@ impl<'g> Exchange<'g> {
                 dialect::renamed(&self.wire, request, model, &reached.model)
             };
             let expanded = previous.request_for(&reached.provider.wire)?;
-            let expanded = expanded.map(|(stored, expanded)| (stored, rename(expanded)));
-            let renamed = rename(&request.body);
+            let compacting = |body: &Bytes| self.compaction_request(rename(body), reached, method);
+            let expanded = expanded
+                .map(|(stored, expanded)| Ok::<_, GatewayError>((stored, compacting(expanded)?)))
+                .transpose()?;
+            let renamed = compacting(&request.body)?;
             let length = expanded.as_ref().map_or(&renamed, |(_, expanded)| expanded).body.len();
-            let ready = Box::pin(self.prepare(renamed, expanded, &reached));
-            let ready = self.gateway.operations.heavy.run(&self.caller, length, ready).await??;
+            let ready = Box::pin(self.prepare(renamed, expanded, reached));
+            let mut ready =
+                self.gateway.operations.heavy.run(&self.caller, length, ready).await??;
+            ready.compaction = method;
+            if let Some(conversation) = ready.conversation.as_mut().filter(|_| method.is_some()) {
+                // A compaction is a turn of its own, even after a turn of the model.
+                conversation.open.clear();
+            }
+            if method == Some(CompactionMethod::Native) && reached.provider.wire != self.wire {
+                add_beta(&mut ready.encoded.request.headers, COMPACTION_BETA);
+            }
             let sent = &ready.encoded.request.body;
             self.check_ownership(&ready.target.origin, sent).await?;
             {
                 let mut record = self.scope.record();
-                record.provider = Some(reached.account.clone());
+                record.provider = Some(reached.charged_provider());
+                record.account = reached.account_name().map(Name::from);
                 record.model = Some(reached.model.clone());
                 record.fates = Some(FateCounts::of(&ready.encoded.fates));
                 record.fallbacks = index as u64;
             }
             self.scope.release_preparation_memory();
+            self.open_at_account(reached);
             let (answer, base) =
-                join(self.send(&ready, &reached, request), self.load_delta_base(&ready)).await;
+                join(self.send_or_repeat(&ready, reached, request), self.load_delta_base(&ready))
+                    .await;
+            self.record_account(reached, &answer);
             self.scope.record().base = base;
             match answer {
-                // Statuses 408, 429 and 5xx move on to the next target, if another one is left.
-                Ok(answer) if left == 0 || !matches!(answer.status, 408 | 429 | 500..=599) => {
+                // Statuses 408, 429 and 5xx move on to the next target, if another one is left. A
+                // target that refuses to compact is asked for a summary next.
+                Ok(answer)
+                    if next.is_none_or(|(next, _)| {
+                        !is_for_next(answer.status, reached, next)
+                            && !method.is_some_and(|method| method.is_unsupported(answer.status))
+                    }) =>
+                {
                     self.scope.record().set_first_byte(answer.status);
-                    return Ok((ready, reached, answer));
+                    return Ok((ready, reached.clone(), answer));
                 }
                 Ok(answer) => {
                     let message = format!("{} could not serve the request", reached.endpoint);
-                    add_failed_attempt(&reached, &format!("status {}", answer.status));
+                    add_failed_attempt(reached, &format!("status {}", answer.status));
                     last = GatewayError::new(answer.status, message);
                 }
                 Err(error) => {
-                    add_failed_attempt(&reached, &error.to_string());
+                    add_failed_attempt(reached, &error.to_string());
                     last = self.record_upstream_error(&error);
                 }
             }
@@ -165,15 +197,34 @@ impl<'g> Exchange<'g> {
         timeout(self.gateway.operations.limits.capture, tail).await.ok().flatten()
     }
 
-    async fn send(
+    /// Sends `body` to the target of a prepared request.
+    pub(crate) async fn send(
         &self,
         ready: &PreparedRequest,
         reached: &RouteTarget,
         received: &Request,
+        body: Bytes,
     ) -> Result<UpstreamResponse, UpstreamError> {
+        let sent = self.upstream_call(ready, reached, received, body);
+        self.scope.record().set_sent(&sent, &ready.target.origin);
+        self.gateway.upstream.send(sent).await
+    }
+
+    /// Returns the request that sends `body` to the target of a prepared request.
+    pub(crate) fn upstream_call(
+        &self,
+        ready: &PreparedRequest,
+        reached: &RouteTarget,
+        received: &Request,
+        body: Bytes,
+    ) -> Sent {
         let wire = &ready.target.origin.wire;
         let path = codec_for(wire).map(|codec| codec.path(&ready.target, ready.stream));
         let mut path = path.unwrap_or_default();
+        let is_native = ready.compaction == Some(CompactionMethod::Native) && *wire == self.wire;
+        if is_native && self.compaction == Some(CompactionForm::Endpoint) {
+            path = format!("{}/compact", without_query(&path));
+        }
         // On the same wire the caller's query is kept, since it may request another framing.
         if *wire == self.wire {
             path.truncate(without_query(&path).len());
@@ -181,10 +232,9 @@ impl<'g> Exchange<'g> {
                 path = format!("{path}?{query}");
             }
         }
-        let request = Request { path: path.into(), ..ready.encoded.request.clone() };
-        let sent = self.upstream_request(reached, "POST", request);
-        self.scope.record().set_sent(&sent, &ready.target.origin);
-        self.gateway.upstream.send(sent).await
+        let headers = ready.encoded.request.headers.clone();
+        let request = Request { path: path.into(), headers, body };
+        self.upstream_request(reached, "POST", request)
     }
 
     fn upstream_request(&self, reached: &RouteTarget, method: &str, request: Request) -> Sent {
@@ -206,9 +256,15 @@ impl<'g> Exchange<'g> {
         method: &str,
         request: Request,
     ) -> GatewayResult<UpstreamResponse> {
-        self.scope.record().provider = Some(reached.account.clone());
+        {
+            let mut record = self.scope.record();
+            record.provider = Some(reached.charged_provider());
+            record.account = reached.account_name().map(Name::from);
+        }
         let sent = self.upstream_request(reached, method, request);
+        self.open_at_account(reached);
         let answer = self.gateway.upstream.send(sent).await;
+        self.record_account(reached, &answer);
         let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
         self.scope.record_first_byte();
         Ok(answer)

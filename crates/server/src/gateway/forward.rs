@@ -21,8 +21,8 @@ use crate::gateway::dialect;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::headers::without_query;
 use crate::gateway::objects::{
-    EventIdScanner, ObjectList, ObjectRef, ReturnedIds, file_description, filter_list, find_route,
-    ids_in_form, ids_in_lines, list_entries, methods_of, object_ids,
+    AwsObject, EventIdScanner, ObjectList, ObjectRef, ReturnedIds, aws_objects, file_description,
+    filter_list, find_route, ids_in_form, ids_in_lines, list_entries, methods_of, object_ids,
 };
 use crate::gateway::previous::previous_not_found;
 use crate::response::{GatewayResponse, ResponseBody, StreamAborted};
@@ -83,14 +83,25 @@ impl Exchange<'_> {
         if has_path_traversal(without_query(&request.path)) {
             return Err(unknown());
         }
+        let is_pooled = self.gateway.directory.pool(&reached).is_some();
+        let in_path = route.as_ref().map(|(_, refs)| refs.clone()).unwrap_or_default();
+        let in_body = match Family::of(&self.wire) {
+            Some(family) if is_key => self.object_refs(family, &request, is_checked)?,
+            // Without a key, the objects only determine the account.
+            Some(family) if is_pooled => {
+                self.object_refs(family, &request, false).unwrap_or_default()
+            }
+            Some(_) | None => Vec::new(),
+        };
+        let is_stored = route.as_ref().is_some_and(|(route, _)| route.gives.has_objects());
+        let all_refs = [in_path.clone(), in_body.clone()].concat();
+        let reached = self.object_account(reached, &all_refs, is_stored).await?;
         let (target, tenant) = self.target(&reached);
         let account = Name::from(account_of(&target.origin));
         let reach = ObjectScope { tenant, account, is_checked };
         if let Some(family) = Family::of(&self.wire).filter(|_| is_key) {
             // `passthrough` shares the objects under a path, but not the objects that a body names.
-            let in_path = route.as_ref().filter(|_| is_checked);
-            let mut refs = in_path.map(|(_, refs)| refs.clone()).unwrap_or_default();
-            refs.extend(self.object_refs(family, &request, is_checked)?);
+            let refs = if is_checked { all_refs } else { in_body };
             self.check_owner(family, &reach.account, &refs).await?;
         }
         let gives = match &route {
@@ -115,19 +126,38 @@ impl Exchange<'_> {
 
     /// Checks that the caller owns every object that a request to this origin references.
     pub(crate) async fn check_ownership(&self, origin: &Origin, body: &Bytes) -> GatewayResult<()> {
-        let Some(family) = Family::of(&origin.wire).filter(|_| self.caller.admission.is_key())
-        else {
+        let family = Family::of(&origin.wire);
+        let is_bedrock = origin.wire == Wire::BEDROCK_CONVERSE;
+        if !self.caller.admission.is_key() || (family.is_none() && !is_bedrock) {
             return Ok(());
-        };
-        let refs = match self.body.as_ref().filter(|tree| tree.indexes(body)) {
-            Some(tree) => object_ids(family, tree),
+        }
+        let parsed;
+        let tree = match self.body.as_ref().filter(|tree| tree.indexes(body)) {
+            Some(tree) => tree,
             None => {
-                let tree = Tree::parse(body.clone());
                 let not_json = |error| format!("the body is not JSON: {error}");
-                object_ids(family, &tree.map_err(|error| GatewayError::new(400, not_json(error)))?)
+                parsed = Tree::parse(body.clone())
+                    .map_err(|error| GatewayError::new(400, not_json(error)))?;
+                &parsed
             }
         };
-        self.check_owner(family, account_of(origin), &refs).await
+        if is_bedrock {
+            return self.check_aws_objects(origin, tree);
+        }
+        let Some(family) = family else { return Ok(()) };
+        self.check_owner(family, account_of(origin), &object_ids(family, tree)).await
+    }
+
+    /// Refuses a Converse request that references an object of the operator's AWS account, unless
+    /// `passthrough` lists the object. A prompt that a route of the operator names is allowed.
+    fn check_aws_objects(&self, origin: &Origin, body: &Tree) -> GatewayResult<()> {
+        if origin.account.starts_with(Claims::CALLER_PREFIX) {
+            return Ok(());
+        }
+        let prompt = self.model.as_deref().and_then(AwsObject::prompt);
+        let mut objects = aws_objects(body).into_iter().chain(prompt);
+        let foreign = objects.find(|it| !self.gateway.passthrough.allows("GET", &it.path));
+        foreign.map_or(Ok(()), |it| Err(GatewayError::new(404, it.refusal())))
     }
 
     /// Refuses the request if it references an object that the caller did not receive from this
@@ -441,11 +471,6 @@ fn ownership_not_recorded(error: &StoreError) -> GatewayError {
 
 /// Refuses a request that the gateway and the provider could interpret differently.
 fn refuse_ambiguous(request: &Request) -> GatewayResult<()> {
-    let encoding = request.header("content-encoding").unwrap_or("identity");
-    if !encoding.trim().eq_ignore_ascii_case("identity") {
-        let message = format!("the body is compressed ({encoding}); send it uncompressed");
-        return Err(GatewayError::new(415, message));
-    }
     let (_, query) = request.path.split_once('?').unwrap_or_default();
     let names =
         query.split('&').map(|pair| decode_query(pair.split('=').next().unwrap_or_default()));

@@ -9,9 +9,17 @@ use crate::gateway::compression;
 /// The header in which a client names its end user.
 pub(crate) const END_USER_HEADER: &str = "x-throughline-user";
 
+/// The header in which a client selects the prefix policy of a request. In a response, the header
+/// names the first change that caused Seals to be dropped.
+pub(crate) const PREFIX_HEADER: &str = "x-throughline-prefix";
+
 /// The header in which the console's pages send their token. Pages of other sites cannot read the
 /// token.
 pub(crate) const TOKEN: &str = "x-throughline-token";
+
+/// An internal header that marks a request for Anthropic's own compaction. Clients cannot set it,
+/// and no provider receives it.
+pub(crate) const COMPACTION_HEADER: &str = "x-throughline-compaction";
 
 /// Headers that belong to the connection, to a proxy or to authentication. They are never
 /// forwarded.
@@ -37,8 +45,16 @@ const OWN: &[&str] = &[
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    // A signature of AWS covers the request as the client sent it.
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-amz-content-sha256",
+    "amz-sdk-invocation-id",
+    "amz-sdk-request",
     END_USER_HEADER,
+    PREFIX_HEADER,
     TOKEN,
+    COMPACTION_HEADER,
 ];
 
 /// Prefix of headers that proxies add. These headers are never forwarded.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `routes.rs` | the paths that name objects, per dialect, as data |
 //! | `body.rs` | the members of a request body that name objects, per dialect, as data |
+//! | `bedrock.rs` | the objects of the operator's AWS account that a Converse request names |
 //! | `form.rs` | the objects that forms and uploaded files name |
 //! | `answers.rs` | the ids in responses, and lists reduced to the tenant's objects |
 //! | `passthrough.rs` | the unrecognised paths that the operator allows |
@@ -15,6 +16,7 @@
 //! The replay engine stores the ids and their owners.
 
 mod answers;
+mod bedrock;
 mod body;
 mod form;
 mod passthrough;
@@ -25,6 +27,7 @@ use throughline_json::{Name, Tree};
 use throughline_replay::{ObjectId, ObjectKind};
 
 pub(crate) use crate::gateway::objects::answers::{EventIdScanner, filter_list, list_entries};
+pub(crate) use crate::gateway::objects::bedrock::{AwsObject, aws_objects};
 pub(crate) use crate::gateway::objects::body::object_ids;
 pub use crate::gateway::objects::body::object_members;
 pub(crate) use crate::gateway::objects::form::{file_description, ids_in_form, ids_in_lines};

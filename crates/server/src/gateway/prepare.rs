@@ -4,30 +4,33 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use throughline_codec::{
-    AuditOutcome, Codec, DecodeContext, IssuedSeals, Preparation, PreparedCall, RepairLevel,
-    Verdict,
+    AppendPlan, AuditOutcome, Codec, DecodeContext, IssuedSeals, Preparation, PreparedCall,
+    RepairLevel, Verdict, continuation_token,
 };
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, ReasoningChannel,
-    Request, SIDE_CHANNEL, Stage, Target, Tenant, Warning, Wire,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Fate, Item, ItemId, Provider,
+    ReasoningChannel, Request, SIDE_CHANNEL, Stage, Target, Tenant, Warning,
 };
 use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::ReplayMode;
+use crate::gateway::compaction::{self, CompactionMethod};
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::prefix;
 use crate::gateway::references::ResolvedReferences;
+use crate::gateway::removed_tools::RemovedTools;
+use crate::gateway::repeated_results::remove_repeated_results;
 use crate::routing::RouteTarget;
 use crate::telemetry::store_timeout;
 use throughline_replay::{
-    CapturedSeals, Claims, Conversation, Finding, RestoredCall, StoredResponse,
+    CapturedSeals, Claims, Conversation, Expansion, Finding, RestoredCall, StoredResponse,
 };
 
 /// Time limit for reading lost reasoning from the store.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A decoded request with its target.
 pub(crate) struct DecodedRequest {
@@ -35,6 +38,8 @@ pub(crate) struct DecodedRequest {
     pub(crate) target: Target,
     /// The tenant that owns the conversation.
     pub(crate) tenant: Tenant,
+    /// Fates of the Items that were removed because the target's wire cannot express them.
+    pub(crate) left_out: Vec<Fate>,
 }
 
 /// A request with its lost reasoning restored.
@@ -44,6 +49,8 @@ pub(crate) struct RestoredRequest {
     pub(crate) replayed: Option<ReplayContext>,
     /// Whether the encoded request omits content other than another owner's reasoning.
     pub(crate) loses_content: bool,
+    /// The changes of the prompt that the request expresses in appended messages.
+    pub(crate) appended: Option<AppendPlan>,
 }
 
 /// The conversation that a request belongs to, with the findings of the match and the unaltered
@@ -67,6 +74,12 @@ pub(crate) struct PreparedRequest {
     pub(crate) stream: bool,
     /// Whether restoring was skipped because the store could not be read.
     pub(crate) is_unrestored: bool,
+    /// How the target compacts the conversation; `None` if the request is no compaction.
+    pub(crate) compaction: Option<CompactionMethod>,
+    /// The number of system messages that the gateway appended.
+    pub(crate) appended: usize,
+    /// The tools that replies must not call any more.
+    pub(crate) removed_tools: RemovedTools,
 }
 
 impl Exchange<'_> {
@@ -86,9 +99,10 @@ impl Exchange<'_> {
         }
         let all = self.gateway.directory.reach(model);
         let all = all.map_err(|message| GatewayError::new(404, message))?;
-        // Gemini's paths contain the model name, which must not lead to another path.
+        // The paths of these APIs contain the model name, which must not lead to another path.
         let is_path = |reached: &RouteTarget| {
-            reached.provider.wire == Wire::GEMINI
+            let Provider { wire, dialect, .. } = &*reached.provider;
+            (matches!(wire.as_str(), "gemini" | "bedrock-converse") || dialect.model_in_path)
                 && (reached.model.contains(['\\', '?', '#', '%']) || reached.model.contains(".."))
         };
         if all.iter().any(is_path) {
@@ -101,15 +115,22 @@ impl Exchange<'_> {
     pub(crate) async fn prepare(
         &self,
         request: Request,
-        resumed: Option<(&StoredResponse, Request)>,
+        mut resumed: Option<(&StoredResponse, Request)>,
         reached: &RouteTarget,
     ) -> GatewayResult<PreparedRequest> {
+        let (request, mut left_out) =
+            Box::pin(self.without_foreign_compactions(request, reached)).await?;
+        if let Some((_, full_request)) = &mut resumed {
+            let expanding = self.without_foreign_compactions(full_request.clone(), reached);
+            (*full_request, left_out) = Box::pin(expanding).await?;
+        }
         let full_request = resumed.as_ref().map_or(&request, |(_, full_request)| full_request);
         let references = Box::pin(self.resolve_references(full_request, reached)).await?;
         if resumed.is_none() && references.is_none() && self.passes_unchanged(&request, reached) {
             return Ok(self.pass_through(request, reached));
         }
-        if let Some(ResolvedReferences { with_ids, .. }) = &references {
+        let found = references.as_ref().filter(|_| self.compaction.is_none());
+        if let Some(ResolvedReferences { with_ids, .. }) = found {
             // Later requests continue from these items, even if their response is deleted.
             let model = self.requested_model(&request)?;
             let expanded = Request { body: with_ids.clone(), ..request.clone() };
@@ -118,30 +139,27 @@ impl Exchange<'_> {
         }
         let full_request =
             references.as_ref().map_or(full_request, |references| &references.expanded);
-        let DecodedRequest { call, target, tenant } = self.decode(full_request, reached)?;
+        let DecodedRequest { call, target, tenant, left_out: repeated } =
+            self.decode(full_request, reached)?;
+        left_out.extend(repeated);
         self.scope.record().tenant = tenant.clone();
         let to = codec_for(&target.origin.wire)?;
         let stream = call.stream;
-        let operations = &self.gateway.operations;
-        let needs_store = resumed.is_some() || Claims::contains_handles(&full_request.body);
-        let may_pass = !needs_store && operations.passes_without_store();
-        let is_off = self.gateway.mode == ReplayMode::Off;
-        let found = if may_pass && !is_off && operations.is_read_failing() {
-            // The request does not wait for a store that may hang.
-            Err(store_timeout().into())
-        } else {
-            self.restore_and_encode(to, call, &tenant).await
-        };
-        let is_unrestored = found.as_ref().is_err_and(|problem| problem.is_of_store && may_pass);
-        let mut found =
-            if is_unrestored { self.encode_unrestored(to, full_request, reached)? } else { found? };
+        let is_resumed = resumed.is_some();
+        let (mut found, is_unrestored) =
+            self.restore_or_pass(to, call, &tenant, full_request, is_resumed, reached).await?;
         if prefix::has_prefix_change(&found.encoded) {
             let again =
                 Box::pin(self.restore_prefix(to, found, full_request, reached, &tenant)).await?;
             found = again.0;
             self.scope.record().prefix_changed = again.1;
         }
-        let RestoredRequest { mut encoded, replayed: mut restored, mut loses_content } = found;
+        let RestoredRequest {
+            mut encoded,
+            replayed: mut restored,
+            mut loses_content,
+            mut appended,
+        } = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_stored_at(&target)) {
             // The target stores the conversation, so only the new items are sent.
             let new = Box::pin(self.resolve_references(&request, reached)).await?;
@@ -149,16 +167,19 @@ impl Exchange<'_> {
             let DecodedRequest { mut call, .. } = self.decode(new, reached)?;
             Claims::remove(&mut call, ElisionReason::Foreign);
             encoded = to.encode(&call)?;
+            appended = None;
         } else if let Some(references) = references.filter(|found| found.has_kept_items) {
             // The target resolves references to the items that it stores.
             let DecodedRequest { call, .. } = self.decode(&references.for_target, reached)?;
             let kept = Box::pin(self.restore_and_encode(to, call, &tenant)).await?;
             encoded = kept.encoded;
             loses_content = kept.loses_content;
+            appended = kept.appended;
             if let (Some(all), Some(kept)) = (&mut restored, kept.replayed) {
                 all.issued = kept.issued;
             }
         }
+        encoded.fates.extend(left_out);
         refuse_lost_reference(&encoded.warnings, self.body.as_ref())?;
         let issued = restored.as_ref().map(|replayed| &replayed.issued);
         let PreparedCall { encoded, outcome: mut looked } =
@@ -169,8 +190,12 @@ impl Exchange<'_> {
         let (conversation, findings) =
             restored.map(|replayed| (replayed.conversation, replayed.findings)).unzip();
         let verdict = looked.verdict;
+        let plan = appended.as_ref();
+        let appended = plan.map(|plan| plan.locate(&encoded.request.body)).unwrap_or_default();
+        let removed_tools = plan.map(|plan| plan.removed_tools.clone()).unwrap_or_default();
         let report = (self.gateway.mode != ReplayMode::Off).then(|| {
-            throughline_replay::report_json(&encoded, &findings.unwrap_or_default(), &looked)
+            let findings = findings.unwrap_or_default();
+            throughline_replay::report_json(&encoded, &findings, &looked, &appended)
         });
         {
             let mut record = self.scope.record();
@@ -187,7 +212,42 @@ impl Exchange<'_> {
             target,
             stream,
             is_unrestored,
+            compaction: None,
+            appended: appended.len(),
+            removed_tools: RemovedTools(removed_tools),
         })
+    }
+
+    /// Restores and encodes a request. If the store cannot be read, a request that does not need
+    /// the store is encoded as received; the second value is then `true`.
+    async fn restore_or_pass(
+        &self,
+        to: &dyn Codec,
+        call: Call,
+        tenant: &Tenant,
+        request: &Request,
+        is_resumed: bool,
+        reached: &RouteTarget,
+    ) -> GatewayResult<(RestoredRequest, bool)> {
+        let operations = &self.gateway.operations;
+        let needs_store = is_resumed
+            || Claims::contains_handles(&request.body)
+            // Only the store knows which caller received the token.
+            || continuation_token(&call).is_some();
+        let may_pass = !needs_store && operations.passes_without_store();
+        let is_off = self.gateway.mode == ReplayMode::Off;
+        let found = if may_pass && !is_off && operations.is_read_failing() {
+            // The request does not wait for a store that may hang.
+            Err(store_timeout().into())
+        } else {
+            self.restore_and_encode(to, call, tenant).await
+        };
+        match found {
+            Err(problem) if problem.is_of_store && may_pass => {
+                Ok((self.encode_unrestored(to, request, reached).await?, true))
+            }
+            found => Ok((found?, false)),
+        }
     }
 
     /// Returns whether a request is sent without decoding it: in the mode `off`, to a provider of
@@ -199,9 +259,13 @@ impl Exchange<'_> {
             && self.body.is_some()
             // An API with this channel streams by default.
             && reached.provider.dialect.channel != ReasoningChannel::Thinking
+            && !reached.provider.dialect.model_in_path
             && !Claims::contains_handles(&request.body)
             && !has(SIDE_CHANNEL)
-            // An escaped letter could hide a Claim.
+            // A token is checked after decoding.
+            && !has("continuationToken")
+            && !has("continuation_token")
+            // An escaped letter could hide a Claim or a token.
             && !has("\\u00")
     }
 
@@ -217,25 +281,38 @@ impl Exchange<'_> {
         }
         let (fates, warnings) = (Vec::new(), Vec::new());
         let encoded = EncodedRequest { request, fates, warnings, prefix: None };
-        let (conversation, is_unrestored) = (None, false);
-        PreparedRequest { encoded, verdict, conversation, tenant, target, stream, is_unrestored }
+        PreparedRequest {
+            encoded,
+            verdict,
+            conversation: None,
+            tenant,
+            target,
+            stream,
+            is_unrestored: false,
+            compaction: None,
+            appended: 0,
+            removed_tools: RemovedTools::default(),
+        }
     }
 
     /// Prepares the request as received, because the store cannot be read. The reply is still
     /// captured if the store has recovered when the reply ends.
-    fn encode_unrestored(
+    async fn encode_unrestored(
         &self,
         to: &dyn Codec,
         request: &Request,
         reached: &RouteTarget,
     ) -> GatewayResult<RestoredRequest> {
-        let DecodedRequest { call, tenant, .. } = self.decode(request, reached)?;
+        let DecodedRequest { mut call, tenant, .. } = self.decode(request, reached)?;
+        // The request contains no Claims, so this does not read from the store.
+        let expansion = self.expand_compactions(&mut call, &tenant).await?;
         let conversation = Conversation::of(&call, &tenant, self.end_user.as_deref());
-        let encoded = to.encode(&call)?;
+        let mut encoded = to.encode(&call)?;
+        expansion.account(&mut encoded);
         let issued = CapturedSeals::default();
         let loses_content = loses_content(&call, &encoded);
         let replayed = Some(ReplayContext { conversation, findings: Vec::new(), issued });
-        Ok(RestoredRequest { encoded, replayed, loses_content })
+        Ok(RestoredRequest { encoded, replayed, loses_content, appended: None })
     }
 
     /// Returns the target of a request and the tenant that owns the conversation. A gateway key
@@ -247,7 +324,7 @@ impl Exchange<'_> {
         let account = callers.as_ref().unwrap_or(&reached.account);
         let tenant = callers.clone().filter(|_| !self.caller.admission.is_key());
         let tenant = tenant.map_or_else(|| self.caller.tenant.clone(), Tenant);
-        (self.gateway.catalog.target(&reached.provider, &reached.model, account), tenant)
+        (self.catalog.target(&reached.provider, &reached.model, account), tenant)
     }
 
     /// Decodes a request into a Call for its target. A body that is unchanged since it was received
@@ -257,7 +334,7 @@ impl Exchange<'_> {
         request: &Request,
         reached: &RouteTarget,
     ) -> GatewayResult<DecodedRequest> {
-        let catalog = &self.gateway.catalog;
+        let catalog = &self.catalog;
         let (target, tenant) = self.target(reached);
         let is_same = target.origin.wire == self.wire;
         // Content that a caller returns in another dialect never belonged to this target.
@@ -280,8 +357,10 @@ impl Exchange<'_> {
             Some(body) => codec.decode_parsed(request, body, &context),
             None => codec.decode_request(request, &context),
         })?;
+        call.extras.extend(compaction::anthropic_extra(request, &target.origin.wire));
         call.target = target.clone();
-        Ok(DecodedRequest { call, target, tenant })
+        let left_out = if is_same { Vec::new() } else { remove_repeated_results(&mut call.items) };
+        Ok(DecodedRequest { call, target, tenant, left_out })
     }
 
     /// Restores the reasoning that the caller dropped, and encodes the request.
@@ -291,12 +370,21 @@ impl Exchange<'_> {
         mut call: Call,
         tenant: &Tenant,
     ) -> GatewayResult<RestoredRequest> {
+        let expansion = self.expand_compactions(&mut call, tenant).await?;
         if self.gateway.mode == ReplayMode::Off {
+            if self.caller.admission.is_key() && continuation_token(&call).is_some() {
+                let message = "`continuationToken` is not accepted from a gateway key if `replay` \
+                               is `off`, because the gateway does not record which caller \
+                               received the token: start the response again without a token";
+                return Err(GatewayError::new(400, message));
+            }
             // Claims belong to the gateway and are never sent to a provider, whatever the mode.
             Claims::remove(&mut call, ElisionReason::ByPolicy);
-            let encoded = Stage::Encode.run(|| to.encode(&call))?;
-            let loses_content = loses_content(&call, &encoded);
-            return Ok(RestoredRequest { encoded, replayed: None, loses_content });
+            let mut encoded = Stage::Encode.run(|| to.encode(&call))?;
+            let loses_content = loses_content(&call, &encoded) || expansion.has_losses();
+            expansion.account(&mut encoded);
+            let (replayed, appended) = (None, None);
+            return Ok(RestoredRequest { encoded, replayed, loses_content, appended });
         }
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
@@ -304,17 +392,57 @@ impl Exchange<'_> {
         let restored = timeout(RESTORE_TIMEOUT, Stage::Restore.run_async(restoring)).await;
         let restored = restored.unwrap_or_else(|_| Err(store_timeout()));
         self.gateway.operations.record_read(restored.as_ref().err());
-        let restored = restored?;
-        let mut encoded = Stage::Encode.run(|| to.encode(&restored.call))?;
-        let loses_content = loses_content(&restored.call, &encoded);
-        restored.account(&mut encoded);
-        if let Some(mut call) = as_it_came {
-            Claims::remove(&mut call, ElisionReason::ByPolicy);
-            encoded = to.encode(&call)?;
+        let (restored, has_losses) = (restored?, expansion.has_losses());
+        let observed = match as_it_came {
+            Some(mut call) => {
+                Claims::remove(&mut call, ElisionReason::ByPolicy);
+                let mut encoded = to.encode(&call)?;
+                expansion.account(&mut encoded);
+                Some(encoded)
+            }
+            None => None,
+        };
+        let restored = restored.with_expansion(expansion);
+        if restored.has_foreign_token && self.caller.admission.is_key() {
+            // All tenants share the provider's account, so only the gateway can tell them apart.
+            let message = "`continuationToken` was not issued to this caller: send a token from a \
+                           response to the same key, or start the response again without a token";
+            return Err(GatewayError::new(400, message));
         }
+        let mut encoded = Stage::Encode.run(|| to.encode(&restored.call))?;
+        let mut appended = None;
+        if !passes
+            && let Some((kept, plan)) =
+                Box::pin(self.append_changes(to, &restored, &encoded, tenant)).await?
+        {
+            (encoded, appended) = (kept, Some(plan));
+        }
+        let loses_content = loses_content(&restored.call, &encoded) || has_losses;
+        restored.account(&mut encoded);
+        encoded = observed.unwrap_or(encoded);
         let RestoredCall { conversation, findings, issued, .. } = restored;
         let replayed = Some(ReplayContext { conversation, findings, issued });
-        Ok(RestoredRequest { encoded, replayed, loses_content })
+        Ok(RestoredRequest { encoded, replayed, loses_content, appended })
+    }
+
+    /// Replaces compaction items that contain a Claim. A Claim that was issued to another caller is
+    /// refused, because the model would answer without the conversation.
+    async fn expand_compactions(
+        &self,
+        call: &mut Call,
+        tenant: &Tenant,
+    ) -> GatewayResult<Expansion> {
+        let expanding = self.gateway.replay.expand(tenant, self.end_user.as_deref(), call);
+        let expansion = timeout(RESTORE_TIMEOUT, Stage::Restore.run_async(expanding)).await;
+        let expansion = expansion.unwrap_or_else(|_| Err(store_timeout()))?;
+        if expansion.has_foreign() {
+            let message = "The encrypted content of a compaction item could not be verified: it \
+                           was not issued to this caller. Remove the item, or send the \
+                           conversation itself.";
+            let code = Some(("input", "invalid_encrypted_content"));
+            return Err(GatewayError { code, ..GatewayError::new(400, message) });
+        }
+        Ok(expansion)
     }
 
     /// Checks whether the provider would refuse the request, and repairs it in the mode `repair`.
@@ -390,12 +518,14 @@ fn loses_setting(warnings: &[Warning]) -> bool {
 /// Refuses a request that refers to content stored at another provider, such as a conversation.
 /// Without that content, the model would respond to a different question.
 fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> GatewayResult<()> {
-    const HELD: [&str; 6] = [
+    const HELD: [&str; 8] = [
         "previous_response_id",
         "conversation",
         "prompt",
         "cachedContent",
         "cached_content",
+        "continuationToken",
+        "continuation_token",
         "thread",
     ];
     let is_named = |member: &str| {

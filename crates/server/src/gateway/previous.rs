@@ -6,6 +6,7 @@ use throughline_json::Name;
 
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::ReplayMode;
+use crate::gateway::compaction::CompactionForm;
 use crate::gateway::dialect::ResponseOp;
 use crate::gateway::exchange::Exchange;
 use crate::object::object;
@@ -63,7 +64,8 @@ impl Exchange<'_> {
             let ours = options.previous.filter(|id| Claims::has_response_format(id));
             return ours.map_or(Ok(PreviousResponse::Nothing), |id| Err(previous_not_found(&id)));
         }
-        self.scope.record().keeps_response = options.keeps;
+        let is_endpoint = self.compaction == Some(CompactionForm::Endpoint);
+        self.scope.record().keeps_response = options.keeps && !is_endpoint;
         let Some(id) = options.previous else { return Ok(PreviousResponse::Nothing) };
         let replay = &self.gateway.replay;
         let tenants = self.readable_tenants();

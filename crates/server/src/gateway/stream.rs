@@ -1,6 +1,10 @@
 //! Relays a streamed response: decodes the stream while relaying it, and stores the reply before
 //! forwarding the end.
 
+mod frames;
+mod sink;
+mod writer;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +18,28 @@ use throughline_codec::{
 use throughline_core::{
     BodyStream, Delta, Event, Failure, Reply, Stage, StopReason, UpstreamResponse,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, timeout};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::gateway::answer::{LARGEST_ANSWER, UNREADABLE};
 use crate::gateway::capture::CaptureHandle;
+use crate::gateway::compaction;
 use crate::gateway::compression::Inflater;
+use crate::gateway::continuation::{Continuer, InterruptedReply};
 use crate::gateway::model_name::{ModelName, ModelNameStream};
+use crate::gateway::removed_tools::RemovedTools;
+use crate::gateway::stream::frames::{complete_frames, frame_length};
+use crate::gateway::stream::sink::{
+    ClientChunk, ClientSink, DISCONNECTED, QueuedChunk, RelayResult,
+};
+use crate::gateway::stream::writer::ReplyWriter;
 use crate::response::StreamAborted;
 use crate::telemetry::RequestScope;
 use throughline_replay::ClaimRewriter;
 
-/// The next bytes for the caller, or the error that aborts its stream.
-type ClientChunk = Result<Bytes, StreamAborted>;
-
 /// Chunks are joined until they reach this size, or until `AT_ONCE` has passed.
 const TOGETHER: usize = 16 << 10;
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// Maximum number of bytes queued for a slow reader. A single larger chunk is still queued.
-const AHEAD: u32 = 64 << 10;
 
 /// The provider's response and how to relay it.
 pub(crate) struct RelayParts {
@@ -44,12 +51,16 @@ pub(crate) struct RelayParts {
     pub(crate) framing: Framing,
     /// Rewrites events for a caller of another dialect; `None` if the bytes pass unchanged.
     pub(crate) rewriter: Option<ClaimRewriter>,
+    /// Continues a reply that the provider interrupts; `None` if the caller continues it.
+    pub(crate) continuer: Option<Continuer>,
     /// The model name to show to a caller of the same dialect, if it differs from the provider's
     /// name.
     pub(crate) model: Option<ModelName>,
     pub(crate) keeper: CaptureHandle,
     /// How long the caller may stop reading before the stream ends.
     pub(crate) slow_reader: Duration,
+    /// The tools that the reply must not call any more.
+    pub(crate) removed_tools: RemovedTools,
 }
 
 /// Starts the relay and returns the bytes for the caller. If the caller disconnects, the request to
@@ -64,12 +75,6 @@ pub(crate) fn relay(relay: RelayParts) -> Pin<Box<dyn Stream<Item = ClientChunk>
     }))
 }
 
-/// A queued chunk and the queue space it takes.
-struct QueuedChunk {
-    piece: ClientChunk,
-    _room: OwnedSemaphorePermit,
-}
-
 /// Forwards chunks until the stream ends or the caller disconnects.
 async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
     let (mut chunks, mut is_first) = (chunks.peekable(), true);
@@ -77,7 +82,7 @@ async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
         let chunk = tokio::select! {
             chunk = chunks.next() => chunk,
             // The caller disconnected, so the request is cancelled.
-            () = passage.out.pieces.closed() => break DISCONNECTED,
+            () = passage.out.closed() => break DISCONNECTED,
         };
         let goes_on = match chunk {
             // The first chunk is forwarded at once. So are chunks of a stream without frame
@@ -89,6 +94,10 @@ async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
             Some(Err(error)) => passage.finish(Some(error.to_string())).await,
             None => passage.finish(None).await,
         };
+        if let Some(next) = passage.next_body.take() {
+            (chunks, is_first) = (next.peekable(), true);
+            continue;
+        }
         is_first = false;
         if let Err(ended) = goes_on {
             break ended;
@@ -149,7 +158,18 @@ struct StreamRelay {
     model: Option<ModelName>,
     keeper: CaptureHandle,
     out: ClientSink,
+    continuer: Option<Continuer>,
+    /// The reply before its last interruption.
+    interrupted: Option<InterruptedReply>,
+    /// The body of the response that continues an interrupted reply.
+    next_body: Option<BodyStream>,
     is_kept: bool,
+    removed_tools: RemovedTools,
+    /// The framing of the caller's stream.
+    framing: Framing,
+    /// The start of an incomplete frame. Only a reply that might call a removed tool is held back
+    /// until its frames are complete.
+    held: BytesMut,
     /// Set after a decode error: the rest of the stream is neither decoded nor captured.
     is_unreadable: bool,
 }
@@ -164,11 +184,8 @@ enum BodyShape {
     Whole(BytesMut),
 }
 
-/// `Ok` while the stream continues, otherwise the reason why the stream ended.
-type RelayResult = Result<(), &'static str>;
-
 const NO_REPLY: &str = "the response contains no reply";
-const DISCONNECTED: &str = "the caller disconnected";
+const REMOVED_TOOL: &str = "the model called a tool that this conversation no longer offers";
 
 impl StreamRelay {
     /// Creates the state and returns it with the response's status and body. Thousands of streams
@@ -177,10 +194,20 @@ impl StreamRelay {
         relay: RelayParts,
         pieces: mpsc::UnboundedSender<QueuedChunk>,
     ) -> (u16, BodyStream, Box<Self>) {
-        let RelayParts { answer, from, to, context, framing, rewriter, model, keeper, slow_reader } =
-            relay;
-        let provider_framing = answer.header("content-type").and_then(Framing::from_content_type);
-        let provider_framing = provider_framing.unwrap_or_else(|| from.framing());
+        let RelayParts {
+            answer,
+            from,
+            to,
+            context,
+            framing,
+            rewriter,
+            continuer,
+            model,
+            keeper,
+            slow_reader,
+            removed_tools,
+        } = relay;
+        let provider_framing = framing_of(&answer, from);
         let inflater = Inflater::new(answer.header("content-encoding"));
         // Every JSON line is an object, so an object does not mean that the reply is complete.
         let may_be_whole = rewriter.is_some() && provider_framing != Framing::JsonLines;
@@ -199,8 +226,14 @@ impl StreamRelay {
             renamer: model.clone().map(|model| ModelNameStream::new(model, provider_framing)),
             model,
             keeper,
-            out: ClientSink { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
+            out: ClientSink::new(pieces, slow_reader),
+            continuer,
+            interrupted: None,
+            next_body: None,
             is_kept: false,
+            removed_tools,
+            framing,
+            held: BytesMut::new(),
             is_unreadable: false,
         });
         (answer.status, answer.body, passage)
@@ -209,8 +242,23 @@ impl StreamRelay {
     /// Forwards bytes. Only the frame that ends the response waits until the reply is stored.
     async fn forward_chunk(&mut self, bytes: &Bytes) -> RelayResult {
         if self.is_unreadable {
+            let held = std::mem::take(&mut self.held).freeze();
+            self.out.send(Ok(held)).await?;
             return self.out.send(Ok(bytes.clone())).await;
         }
+        if self.removed_tools.is_empty() || !self.has_frames {
+            return self.forward_frames(bytes).await;
+        }
+        self.held.extend_from_slice(bytes);
+        let complete = complete_frames(&self.held);
+        let frames = self.held.split_to(complete).freeze();
+        if self.held.len() > LARGEST_ANSWER {
+            return Err(UNREADABLE);
+        }
+        self.forward_frames(&frames).await
+    }
+
+    async fn forward_frames(&mut self, bytes: &Bytes) -> RelayResult {
         let Ok(readable) = self.inflater.push(bytes) else {
             return self.stop_decoding(bytes, 0).await;
         };
@@ -225,6 +273,18 @@ impl StreamRelay {
             let frame = rest.get(..length).unwrap_or_default();
             match Stage::Parse.run(|| self.decoder.push(frame)) {
                 Ok(events) => {
+                    if let Some(problem) = self.removed_tools.find_call(&events) {
+                        let before = if self.is_rewritten() {
+                            written.into()
+                        } else if self.has_frames {
+                            bytes.slice(passed..begin)
+                        } else {
+                            Bytes::new()
+                        };
+                        self.out.send(Ok(before)).await?;
+                        record_usage(&self.keeper.scope, &events);
+                        return self.refuse(&problem).await;
+                    }
                     let has_ended = events.iter().any(|event| matches!(event, Event::Ended(_)));
                     if has_ended && !self.is_kept {
                         let before = if self.is_rewritten() {
@@ -281,6 +341,25 @@ impl StreamRelay {
         Err(UNREADABLE)
     }
 
+    /// Ends the caller's stream with an error.
+    async fn refuse(&mut self, problem: &str) -> RelayResult {
+        self.keeper.scope.record().problem = Some(problem.to_owned());
+        let mut written = Vec::new();
+        if let Some(writer) = &mut self.writer {
+            writer.write(Event::Failed(failure(problem)), &mut written);
+            writer.encoder.finish(&mut written);
+        } else if self.renamer.is_some() || matches!(self.inflater, Inflater::Plain) {
+            let mut encoder = StreamEncoder::with_framing(self.to, self.framing);
+            drop(encoder.push(&Event::Failed(failure(problem)), &mut written));
+        } else {
+            // An error cannot be added to a compressed stream.
+            self.out.send(Err(StreamAborted(problem.to_owned()))).await?;
+            return Err(REMOVED_TOOL);
+        }
+        self.out.send(Ok(written.into())).await?;
+        Err(REMOVED_TOOL)
+    }
+
     /// Buffers a response that is one JSON object instead of a stream; returns `false` for a
     /// stream.
     fn buffer_whole(&mut self, readable: &[u8]) -> bool {
@@ -316,10 +395,26 @@ impl StreamRelay {
 
     /// Handles the end of the provider's stream, whether complete or broken.
     async fn finish(&mut self, broke: Option<String>) -> RelayResult {
+        let held = std::mem::take(&mut self.held).freeze();
+        if self.is_unreadable {
+            self.out.send(Ok(held)).await?;
+        } else if !held.is_empty() {
+            self.forward_frames(&held).await?;
+        }
         let mut written = Vec::new();
         if !self.is_unreadable {
             match self.whole_events() {
-                Ok(events) => self.handle_events(events, broke.as_deref(), &mut written).await,
+                Ok(events) => {
+                    if let Some(problem) = self.removed_tools.find_call(&events) {
+                        record_usage(&self.keeper.scope, &events);
+                        return self.refuse(&problem).await;
+                    }
+                    let events = self.continue_reply(events, broke.as_deref(), &mut written).await;
+                    if self.next_body.is_some() {
+                        return self.out.send(Ok(written.into())).await;
+                    }
+                    self.handle_events(events, broke.as_deref(), &mut written).await;
+                }
                 Err(_) => self.stop_decoding(&Bytes::new(), 0).await?,
             }
         }
@@ -343,6 +438,61 @@ impl StreamRelay {
         Err(NO_REPLY)
     }
 
+    /// Requests the rest of a reply that the provider interrupted. Returns the events that are left
+    /// to handle: all events if the reply is complete, or the failure of the request.
+    async fn continue_reply(
+        &mut self,
+        mut events: Vec<Event>,
+        broke: Option<&str>,
+        written: &mut Vec<u8>,
+    ) -> Vec<Event> {
+        let Some(continuer) = self.continuer.as_mut().filter(|_| broke.is_none()) else {
+            return events;
+        };
+        let Some(Event::Ended(reply)) = events.last() else { return events };
+        let sent = match continuer.next_request(reply) {
+            Ok(None) => return events,
+            Ok(Some(request)) => continuer
+                .send(request)
+                .await
+                .map_err(|error| format!("the provider did not continue its response: {error}")),
+            Err(problem) => Err(problem),
+        };
+        let reply = events.pop();
+        self.handle_events(events, None, written).await;
+        let Some(Event::Ended(reply)) = reply else { return Vec::new() };
+        let reply = self.joined(Event::Ended(reply));
+        let Some(Event::Ended(reply)) = reply else { return Vec::new() };
+        let problem = match sent {
+            Ok(answer) if answer.status < 400 => {
+                let framing = framing_of(&answer, self.from);
+                self.inflater = Inflater::new(answer.header("content-encoding"));
+                self.has_frames =
+                    framing == Framing::Sse && matches!(self.inflater, Inflater::Plain);
+                self.shape = BodyShape::Unknown;
+                self.decoder = StreamDecoder::with_framing(self.from, &self.context, framing);
+                self.interrupted = Some(InterruptedReply::new(*reply));
+                self.next_body = Some(answer.body);
+                return Vec::new();
+            }
+            Ok(answer) => {
+                format!("the provider did not continue its response: status {}", answer.status)
+            }
+            Err(problem) => problem,
+        };
+        // The provider charges for the first part even if the rest fails.
+        self.keeper.scope.record().set_reply(&reply);
+        vec![Event::Failed(failure(&problem))]
+    }
+
+    /// Converts an event of a continuation to an event of the whole reply.
+    fn joined(&self, event: Event) -> Option<Event> {
+        match &self.interrupted {
+            Some(interrupted) => interrupted.joined(event),
+            None => Some(event),
+        }
+    }
+
     /// Returns whether the bytes sent to the caller differ from the provider's bytes.
     fn is_rewritten(&self) -> bool {
         self.writer.is_some() || self.renamer.is_some()
@@ -364,43 +514,55 @@ impl StreamRelay {
         broke: Option<&str>,
         written: &mut Vec<u8>,
     ) {
+        let events: Vec<Event> = match &self.interrupted {
+            Some(reply) => events.into_iter().filter_map(|event| reply.joined(event)).collect(),
+            None => events,
+        };
         record_usage(&self.keeper.scope, &events);
         for event in events {
             if let Event::Began { id, origin } = &event {
                 self.keeper.record_early_id(id.as_ref(), origin).await;
             }
+            let unusable = match (&event, &self.writer) {
+                (Event::Ended(reply), Some(writer))
+                    if writer.rewriter.is_compacting() && reply.stop != StopReason::Cut =>
+                {
+                    compaction::problem(reply)
+                }
+                _ => None,
+            };
             if let Event::Ended(reply) = &event
                 && !self.is_kept
             {
                 self.is_kept = true;
-                let response =
-                    if self.keeper.stores_response() { self.stored_response(reply) } else { None };
-                Box::pin(self.keeper.capture(Reply::clone(reply), response)).await;
+                if let Some(problem) = &unusable {
+                    // The provider charges for the unusable reply.
+                    self.keeper.scope.record().set_reply(reply);
+                    Box::pin(self.keeper.record_failure(502, problem)).await;
+                } else {
+                    let is_stored = self.keeper.stores_response();
+                    let response = if is_stored { self.stored_response(reply) } else { None };
+                    Box::pin(self.keeper.capture(Reply::clone(reply), response)).await;
+                }
             }
             if let Some(writer) = &mut self.writer {
-                let is_cut = matches!(&event, Event::Ended(reply) if reply.stop == StopReason::Cut);
-                let problem = broke.unwrap_or("the provider ended its answer early");
-                let event = if is_cut { Event::Failed(failure(problem)) } else { event };
+                let problem = match &event {
+                    Event::Ended(reply) if reply.stop == StopReason::Cut => {
+                        Some(broke.unwrap_or("the provider ended its answer early").to_owned())
+                    }
+                    _ => unusable,
+                };
+                let event = problem.map_or(event, |problem| Event::Failed(failure(&problem)));
                 writer.write(event, written);
             }
         }
     }
 }
 
-/// Returns the length of the first frame, or the length of all bytes if they contain no complete
-/// frame.
-fn frame_length(bytes: &[u8]) -> usize {
-    let mut begin = 0;
-    while let Some(at) = bytes.get(begin..).and_then(|rest| memchr::memchr(b'\n', rest)) {
-        let end = begin + at + 1;
-        let rest = bytes.get(end..).unwrap_or_default();
-        match rest {
-            [b'\n', ..] => return end + 1,
-            [b'\r', b'\n', ..] => return end + 2,
-            _ => begin = end,
-        }
-    }
-    bytes.len()
+/// Returns the framing of a provider's response.
+fn framing_of(answer: &UpstreamResponse, from: &dyn Codec) -> Framing {
+    let framing = answer.header("content-type").and_then(Framing::from_content_type);
+    framing.unwrap_or_else(|| from.framing())
 }
 
 /// Records usage and the length of the received text. If the provider sends no usage, billing is
@@ -425,54 +587,4 @@ fn record_usage(scope: &RequestScope, events: &[Event]) {
 
 fn failure(message: &str) -> Failure {
     Failure { status: Some(502), kind: None, message: message.into(), body: Bytes::new() }
-}
-
-/// The sending side of the queue to the caller.
-struct ClientSink {
-    pieces: mpsc::UnboundedSender<QueuedChunk>,
-    room: Arc<Semaphore>,
-    slow_reader: Duration,
-}
-
-impl ClientSink {
-    /// Queues a chunk; fails if the caller disconnects or stops reading.
-    async fn send(&self, piece: ClientChunk) -> RelayResult {
-        const DEAF: &str = "the caller stopped reading";
-        let length = piece.as_ref().map_or(0, Bytes::len);
-        if length == 0 && piece.is_ok() {
-            return Ok(());
-        }
-        let length = u32::try_from(length).map_or(AHEAD, |length| length.min(AHEAD));
-        let room = match Arc::clone(&self.room).try_acquire_many_owned(length) {
-            Ok(room) => room,
-            Err(_) => {
-                let room = Arc::clone(&self.room).acquire_many_owned(length);
-                let room = tokio::select! {
-                    room = timeout(self.slow_reader, room) => room,
-                    () = self.pieces.closed() => return Err(DISCONNECTED),
-                };
-                let Ok(Ok(room)) = room else { return Err(DEAF) };
-                room
-            }
-        };
-        self.pieces.send(QueuedChunk { piece, _room: room }).map_err(|_| DISCONNECTED)
-    }
-}
-
-/// Encodes events in the caller's dialect.
-struct ReplyWriter {
-    rewriter: ClaimRewriter,
-    encoder: StreamEncoder,
-}
-
-impl ReplyWriter {
-    fn write(&mut self, event: Event, out: &mut Vec<u8>) {
-        // Unknown frames are native to the provider's dialect and may contain its Seals.
-        if matches!(event, Event::Alien(_)) {
-            return;
-        }
-        let event = self.rewriter.event(event);
-        // Events that this dialect cannot express are left out.
-        drop(self.encoder.push(&event, out));
-    }
 }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use throughline_agent::{AgentConfig, AgentKind, OutputContract, Runner, Tool, ToolSpec};
 use throughline_json::{Json, Name, Node, Tree};
+use throughline_spec::TracingConfig;
 
 use crate::api::{ApiError, ApiResult};
 use crate::letta::agent_store::{AgentRecord, Members};
@@ -67,7 +68,41 @@ pub(crate) fn to_agent_config(
         apply_model_settings(&mut config, members);
     }
     config.human_in_the_loop.approve = tools_requiring_approval(members);
-    apply_throughline_members(config, members.get("throughline"))
+    let config = apply_throughline_members(config, members.get("throughline"))?;
+    check_tracing(config.tracing.as_ref())?;
+    Ok(config)
+}
+
+/// Rejects tracing settings that belong to the operator. A caller of this API must not turn off or
+/// relabel the operator's traces, or choose where the server writes or sends data. It can only
+/// leave content out of the traces and choose when they are delivered.
+pub(crate) fn check_tracing(tracing: Option<&Json>) -> ApiResult<()> {
+    let Some(tracing) = tracing else { return Ok(()) };
+    let wrong = |problem: String| ApiError::new(422, format!("throughline.tracing: {problem}"));
+    let config = TracingConfig::parse(tracing).map_err(|error| wrong(error.to_string()))?;
+    let member = if !config.enabled {
+        "enabled"
+    } else if config.sink.is_some() {
+        "sink"
+    } else if config.thread_id.is_some() {
+        "threadId"
+    } else {
+        return Ok(());
+    };
+    Err(wrong(format!(
+        "{member}: only the operator of this server can set this; set `enabled` to true, and only \
+         `logData` or `mode`"
+    )))
+}
+
+/// Removes the tracing settings of a snapshot that [`check_tracing`] rejects.
+pub(crate) fn restrict_tracing(tracing: &mut Option<Json>) -> ApiResult<()> {
+    let Some(document) = tracing else { return Ok(()) };
+    let config = TracingConfig::parse(document)
+        .map_err(|error| ApiError::new(422, format!("casting: {error}")))?;
+    let TracingConfig { mode, log_data, .. } = config;
+    *tracing = Some(TracingConfig { mode, log_data, ..TracingConfig::new(true) }.json());
+    Ok(())
 }
 
 fn agent_model(agent: &AgentRecord) -> Option<Name> {

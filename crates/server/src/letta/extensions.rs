@@ -17,6 +17,7 @@ use crate::letta::agent_config::{self, Overrides};
 use crate::letta::agent_store::Members;
 use crate::letta::messages::{check_model_allowed, check_models_allowed, rewind as rewind_thread};
 use crate::letta::runs::{self, path_run};
+use crate::letta::stored_objects;
 use crate::object::put_members;
 use crate::records::{RecordPages, run_events};
 use crate::response::GatewayResponse;
@@ -49,9 +50,13 @@ pub(crate) async fn snapshot(request: &ApiRequest<'_>) -> ApiResult {
 ///
 /// The document is untrusted: the run gets new ids and only its agent's tools. Open tool calls need
 /// approval again if the tool or the agent's rules require it. If the agent does not belong to this
-/// tenant, every open call needs approval.
+/// tenant, every open call needs approval. With a gateway key, the run cannot refer to objects that
+/// a provider stores.
 pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
     let mut snapshot = Snapshot::parse(&request.body.root().json())?;
+    if request.caller.admission.is_key() {
+        stored_objects::drop_references(&mut snapshot)?;
+    }
     let agent = request.agent_store().agent(&RunNote::parse(&snapshot.casting).agent).await?;
     let (runner, open_calls) = match &agent {
         Some(agent) => {
@@ -73,7 +78,9 @@ pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
     };
     let key = request.caller.admission.key_id();
     snapshot.casting.note = Some(RunNote::for_restored_run(&snapshot.casting, key));
+    agent_config::restrict_tracing(&mut snapshot.casting.tracing)?;
     for agent in snapshot.casting.agents.values_mut() {
+        agent_config::restrict_tracing(&mut agent.tracing)?;
         request.api.caps.apply_to(agent);
         check_models_allowed(request, agent).await?;
     }

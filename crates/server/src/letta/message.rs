@@ -9,13 +9,21 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json as json_value};
-use throughline_core::{Body, Item, Media, Outcome, Part, Role, ToolCall, ToolResult};
+use throughline_core::{
+    Body, Identifier, Identity, Item, Media, Outcome, Part, ReasoningSource, Role, Thought,
+    ThoughtRecord, ToolCall, ToolResult,
+};
 use throughline_json::{self as json, Json, Name};
-use throughline_spec::{LettaReasoning, ToolApprovalEvent, ToolApprovalEventStatus};
+use throughline_spec::{
+    LettaReasoning, ReflectionEvent, ToolApprovalEvent, ToolApprovalEventStatus,
+};
 
-use crate::api::{AnyValue, schema_ref};
+use crate::api::{AnyValue, RunNote, schema_ref};
 use crate::letta::item_reader::StoredItem;
 use crate::object::{object, put_members, to_json};
+
+/// Status of a failed tool call.
+const ERROR: &str = "error";
 
 /// Prefix of every message id.
 pub(crate) const MESSAGE: &str = "message-";
@@ -33,7 +41,7 @@ pub(crate) struct LettaMessage {
 pub(crate) struct MessageHead {
     pub(crate) id: Name,
     date: String,
-    /// The name of the speaker or tool.
+    /// The name of the sender: the user, the agent or the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<Name>,
 }
@@ -41,10 +49,17 @@ pub(crate) struct MessageHead {
 /// The place of a message in its run and in a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct MessagePlace {
+    /// The client's id for a message that it sent; otherwise derived from the message's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) otid: Option<Name>,
+    /// The id of the agent that wrote the message, or the id that the client sent with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender_id: Option<Name>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) step_id: Option<Name>,
+    /// Whether the message reports a failure, such as the result of a failed tool call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_err: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seq_id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,8 +183,28 @@ impl LettaMessage {
             date: format_date(date),
             name: None,
         };
-        let place = MessagePlace { run_id: run_of(id), ..MessagePlace::default() };
+        let is_err = Some(content.is_error()).filter(|_| !content.is_frame());
+        let place = MessagePlace { run_id: run_of(id), is_err, ..MessagePlace::default() };
         Self { head, place, content: Box::new(content) }
+    }
+
+    /// Sets the agent that wrote the message.
+    pub(crate) fn sent_by(mut self, sender: &Identity) -> Self {
+        self.head.name = Some(Name::from(&*sender.representation));
+        self.place.sender_id = match &sender.identifier {
+            Identifier::Text(text) => Some(Name::from(&**text)),
+            Identifier::Number(number) => Some(Name::from(number.as_str())),
+        };
+        self
+    }
+
+    /// Sets the members that the client sent with a user message.
+    pub(crate) fn sent_with(mut self, note: &RunNote, part: usize) -> Self {
+        let member = |list: &[Option<Name>]| list.get(part).cloned().flatten();
+        self.place.otid = member(&note.otids);
+        self.head.name = member(&note.names);
+        self.place.sender_id = member(&note.senders);
+        self
     }
 
     /// Creates a message about a run as a whole.
@@ -182,7 +217,11 @@ impl LettaMessage {
     /// Returns the message as JSON, including its sequence number if it is part of a stream.
     pub(crate) fn json(&self, seq_id: Option<u64>) -> Json {
         let head = to_json(&self.head).tree();
-        let place = to_json(&MessagePlace { seq_id, ..self.place.clone() }).tree();
+        let mut place = MessagePlace { seq_id, ..self.place.clone() };
+        if !self.content.is_frame() {
+            place.otid.get_or_insert_with(|| derive_otid(&self.head.id));
+        }
+        let place = to_json(&place).tree();
         let content = to_json(&self.content).tree();
         let head = head.root().members().filter(|_| !self.content.is_frame());
         // The first member of the content is the type, which precedes the members of the position.
@@ -197,6 +236,10 @@ impl MessageContent {
         let content = (!types.is_empty()).then(|| to_json(self).tree());
         let kind = content.as_ref().and_then(|content| content.root().name_of("message_type"));
         kind.is_none_or(|kind| types.contains(&kind))
+    }
+
+    fn is_error(&self) -> bool {
+        matches!(self, Self::ToolReturnMessage { status, .. } if *status == ERROR)
     }
 
     /// Returns whether this is one of the frames that end a stream.
@@ -261,11 +304,42 @@ pub(crate) fn from_item(stored: &StoredItem) -> Option<LettaMessage> {
         Body::Call(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => return None,
     };
     let mut letter = LettaMessage::new(content, &item.id.0, *at);
+    if let Some(sender) = sender(item) {
+        letter = letter.sent_by(sender);
+    }
     letter.place.step_id = step_of(item);
-    if let Body::Result(result) = &item.body {
-        letter.head.name.clone_from(&result.name);
+    match &item.body {
+        Body::Result(result) => letter.head.name.clone_from(&result.name),
+        // A Thought that was imported keeps the members of its own message.
+        Body::Thought(Thought { record: Some(record), .. }) => {
+            let ThoughtRecord { name, sender_id, otid, is_err, .. } = &**record;
+            letter.head.name = name.clone().or(letter.head.name);
+            letter.place.sender_id = sender_id.clone().or(letter.place.sender_id);
+            letter.place.otid.clone_from(otid);
+            letter.place.is_err = is_err.or(letter.place.is_err);
+        }
+        _ => {}
     }
     Some(letter)
+}
+
+/// Returns the agent that wrote an Item; `None` if no agent wrote it.
+fn sender(item: &Item) -> Option<&Identity> {
+    match &item.body {
+        Body::Thought(thought) => Some(&thought.identity),
+        _ => item.author.as_deref().filter(|_| item.role == Role::Assistant),
+    }
+}
+
+/// Creates the message for a reflection, which is reasoning that a prompt requested.
+pub(crate) fn reflection(event: &ReflectionEvent, at: Timestamp) -> LettaMessage {
+    let source = ReasoningSource::NonReasonerModel.as_str();
+    let (reasoning, signature) = (event.text.clone(), None);
+    LettaMessage::new(
+        MessageContent::ReasoningMessage { source, reasoning, signature },
+        &event.id,
+        at,
+    )
 }
 
 /// Converts a Thought to a readable or hidden reasoning message, as specification document 002
@@ -297,14 +371,21 @@ pub(crate) fn signature_message(stored: &StoredItem) -> Option<LettaMessage> {
     Some(letter)
 }
 
-/// Creates a partial message that contains a delta of a Thought or a text.
-pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> LettaMessage {
+/// Creates a partial message that contains a delta of a Thought with this source, or of a text.
+pub(crate) fn piece(
+    thought: Option<ReasoningSource>,
+    id: &str,
+    at: Timestamp,
+    text: &str,
+) -> LettaMessage {
     let text = Name::from(text);
-    let content = if is_thought {
-        let source = "reasoner_model";
-        MessageContent::ReasoningMessage { source, reasoning: text, signature: None }
-    } else {
-        MessageContent::AssistantMessage { content: text }
+    let content = match thought {
+        Some(source) => MessageContent::ReasoningMessage {
+            source: source.as_str(),
+            reasoning: text,
+            signature: None,
+        },
+        None => MessageContent::AssistantMessage { content: text },
     };
     LettaMessage::new(content, id, at)
 }
@@ -332,6 +413,9 @@ pub(crate) fn call_messages<'i>(
             MessageContent::ToolCallMessage(calls)
         };
         let mut letter = LettaMessage::new(content, &first.item.id.0, first.at);
+        if let Some(sender) = sender(&first.item) {
+            letter = letter.sent_by(sender);
+        }
         letter.place.step_id = step_of(&first.item);
         Some(letter)
     };
@@ -339,7 +423,7 @@ pub(crate) fn call_messages<'i>(
 }
 
 fn returned(result: &ToolResult) -> MessageContent {
-    let status = if result.outcome == Outcome::Ok { "success" } else { "error" };
+    let status = if result.outcome == Outcome::Ok { "success" } else { ERROR };
     let texts = result.parts.iter().map(|part| match part {
         Part::Text(text) => text.to_string(),
         Part::Value(value) | Part::Unknown(_, value) => value.as_str().to_owned(),
@@ -381,7 +465,9 @@ pub(crate) fn approval_response(event: &ToolApprovalEvent, at: Timestamp) -> Opt
         approve,
         reason,
     };
-    Some(LettaMessage::new(content, &event.id, at))
+    let mut letter = LettaMessage::new(content, &event.id, at);
+    letter.head.name.clone_from(&event.decided_by);
+    Some(letter)
 }
 
 /// Creates a ping frame, which keeps an idle stream open.
@@ -389,6 +475,16 @@ pub(crate) fn ping_frame(run: &str, at: Timestamp) -> Json {
     let mut letter = LettaMessage::of_run(MessageContent::Ping, run, at);
     letter.head.id = Name::from(format!("{MESSAGE}ping-{run}"));
     letter.json(None)
+}
+
+/// Derives the otid of a message that no client sent. Equal ids have equal otids, in every process,
+/// so all pieces of a streamed message have the same otid.
+fn derive_otid(id: &str) -> Name {
+    let digest = blake3::derive_key("throughline letta otid", id.as_bytes());
+    let digest = blake3::Hash::from(digest).to_hex();
+    let part = |range: std::ops::Range<usize>| digest.get(range).unwrap_or_default();
+    let parts = [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)];
+    Name::from(parts.join("-"))
 }
 
 /// Formats a date as Letta does: UTC, precise to the second.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use throughline_agent::{AgentConfig, RunSpec, Runner};
-use throughline_core::{Body, LogId, Role, Store, Tenant};
+use throughline_core::{Body, Item, LogId, Role, Store, Tenant};
 use throughline_json::{Json, Name};
-use throughline_spec::{RunEvent, ToolApprovalEvent, ToolApprovalEventStatus};
+use throughline_spec::{ReflectionEvent, RunEvent, ToolApprovalEvent, ToolApprovalEventStatus};
 
 use crate::api::{ApiError, ApiResult, RunNote};
 use crate::letta::item_reader::{StoredItem, stored_items};
@@ -130,6 +130,8 @@ struct DecisionIndex {
     casting: Option<RunSpec>,
     note: RunNote,
     decided: Decisions,
+    /// Reflections and their times, by the last tool call that each of them covers.
+    reflections: HashMap<Name, (ReflectionEvent, Timestamp)>,
 }
 
 impl<'s> MessageList<'s> {
@@ -216,12 +218,18 @@ impl<'s> MessageList<'s> {
                 letters
                     .extend(decided.and_then(|(event, at)| message::approval_response(event, *at)));
             }
+            let reflection = lore.and_then(|lore| match &stored.item.body {
+                Body::Result(result) => lore.reflection(&result.call.0, &stored.item),
+                _ => None,
+            });
             let letter = message::from_item(stored);
-            let is_users = stored.item.role == Role::User;
+            // The messages of an imported history have no otid of the request.
+            let is_users = stored.item.role == Role::User && stored.item.native.is_none();
             letters.extend(letter.map(|letter| match lore.filter(|_| is_users) {
                 Some(lore) => named(letter, &stored.item, &lore.note),
                 None => letter,
             }));
+            letters.extend(reflection);
         }
         letters.extend(self.tool_call_messages(&calls));
         Ok(letters)
@@ -247,8 +255,8 @@ impl<'s> MessageList<'s> {
             && let Ok((casting, _)) = self.runner.progress(self.tenant, &log).await
         {
             lore.note = RunNote::parse(&casting);
-            if may_need_approval(&casting) {
-                lore.decided = read_decisions(&*self.runner.store, self.tenant, &log).await?;
+            if may_need_approval(&casting) || may_reflect(&casting) {
+                lore.read_events(&*self.runner.store, self.tenant, &log).await?;
             }
             lore.casting = Some(casting);
         }
@@ -263,22 +271,60 @@ fn may_need_approval(casting: &RunSpec) -> bool {
         || casting.tools.iter().any(|spec| spec.needs_approval)
 }
 
-/// Reads a run's approval decisions, by tool call.
-async fn read_decisions(store: &dyn Store, tenant: &Tenant, run: &LogId) -> StoreResult<Decisions> {
-    let mut found = Decisions::new();
-    let mut pages = RecordPages::new(store, tenant, run, 0);
-    while let Some(records) = pages.next().await? {
-        for record in &records {
-            for (_, event) in run_events(record) {
-                let RunEvent::ToolApproval(event) = event else { continue };
-                let is_decided = event.status != ToolApprovalEventStatus::Pending;
-                if let Some(call) = event.tool_call_id.clone().filter(|_| is_decided) {
-                    found.insert(call, (event, record.at));
+fn may_reflect(casting: &RunSpec) -> bool {
+    let reflects = |agent: &AgentConfig| {
+        agent.resolved_reasoning().is_ok_and(|reasoning| reasoning.reflection.is_some())
+    };
+    casting.agents.values().any(reflects)
+}
+
+impl DecisionIndex {
+    /// Reads a run's approval decisions and reflections.
+    async fn read_events(
+        &mut self,
+        store: &dyn Store,
+        tenant: &Tenant,
+        run: &LogId,
+    ) -> StoreResult<()> {
+        let mut pages = RecordPages::new(store, tenant, run, 0);
+        while let Some(records) = pages.next().await? {
+            for record in &records {
+                for (_, event) in run_events(record) {
+                    self.add_event(event, record.at);
                 }
             }
         }
+        Ok(())
     }
-    Ok(found)
+
+    fn add_event(&mut self, event: RunEvent, at: Timestamp) {
+        match event {
+            RunEvent::ToolApproval(event) => {
+                let is_decided = event.status != ToolApprovalEventStatus::Pending;
+                if let Some(call) = event.tool_call_id.clone().filter(|_| is_decided) {
+                    self.decided.insert(call, (event, at));
+                }
+            }
+            RunEvent::Reflection(event) => {
+                if let Some(call) = event.tool_call_ids.iter().flatten().next_back().cloned() {
+                    self.reflections.insert(call, (event, at));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the message for the reflection that was written after this tool result.
+    fn reflection(&self, call: &Name, result: &Item) -> Option<LettaMessage> {
+        let (event, at) = self.reflections.get(call)?;
+        let casting = self.casting.as_ref()?;
+        let mut letter = message::reflection(event, *at);
+        if let Some(agent) = casting.agents.get(&casting.first) {
+            letter = letter.sent_by(&agent.identity());
+        }
+        letter.place.step_id = message::step_of(result);
+        Some(letter)
+    }
 }
 
 /// Returns whether a message id refers to this Item.

@@ -1,6 +1,6 @@
 //! Parses incoming messages: user input, and decisions for a waiting run.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use throughline_agent::ToolSpec;
 use throughline_core::{Body, Media, Part};
@@ -16,13 +16,33 @@ pub(crate) struct MessageRequest {
     pub(crate) parts: Vec<Body>,
     pub(crate) decisions: Vec<Decision>,
     /// The ids that the client assigned to the parts and decisions (otids), used to recognise
-    /// retries.
+    /// retries. The otids of ephemeral messages follow those of all parts.
     pub(crate) otids: Vec<Option<Name>>,
+    /// The names and ids of the senders of the parts.
+    names: Vec<Option<Name>>,
+    senders: Vec<Option<Name>>,
+    /// Values for the `ctx` of the run.
+    pub(crate) ctx: BTreeMap<Name, Json>,
+    /// Tracing settings of the run.
+    pub(crate) tracing: Option<Json>,
     /// The otids that belong to decisions.
     decided: HashSet<Name>,
     pub(crate) client_tools: Vec<ToolSpec>,
     pub(crate) overrides: Overrides,
     pub(crate) wishes: ResponseOptions,
+    /// An earlier conversation in a documented format, verbatim.
+    pub(crate) history: Option<Json>,
+    /// Texts that the model receives before the message, but that are not stored in the Thread.
+    pub(crate) ephemeral: Vec<Name>,
+    ephemeral_otids: Vec<Option<Name>>,
+}
+
+/// The members of an incoming message that identify the message and its sender.
+#[derive(Default)]
+struct Sender {
+    otid: Option<Name>,
+    name: Option<Name>,
+    id: Option<Name>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,7 +79,18 @@ impl Decision {
 
 impl MessageRequest {
     pub(crate) fn parse(root: Node<'_>) -> ApiResult<Self> {
+        let own = root.present("throughline");
+        check_own_members(own)?;
+        let ctx = own.and_then(|own| own.present("ctx"));
+        if ctx.is_some_and(|ctx| !ctx.is_object()) {
+            return Err(invalid("throughline.ctx: must be an object"));
+        }
+        let ctx = ctx.into_iter().flat_map(Node::members);
         let mut request = Self {
+            names: Vec::new(),
+            senders: Vec::new(),
+            ctx: ctx.filter_map(|(key, value)| Some((key.name()?, value.json()))).collect(),
+            tracing: own.and_then(|own| own.present("tracing")).map(Node::json),
             parts: Vec::new(),
             decisions: Vec::new(),
             otids: Vec::new(),
@@ -71,13 +102,16 @@ impl MessageRequest {
                 steps: root.present("max_steps").and_then(Node::u64),
             },
             wishes: ResponseOptions::parse(root),
+            history: root.present("history").map(Node::json),
+            ephemeral: Vec::new(),
+            ephemeral_otids: Vec::new(),
         };
         match (root.present("input"), root.present("messages")) {
             (Some(_), Some(_)) => {
                 return Err(invalid("Cannot specify both 'input' and 'messages'"));
             }
             (None, None) => return Err(invalid("Must specify either 'input' or 'messages'")),
-            (Some(input), None) => request.parse_content(input, None, "input")?,
+            (Some(input), None) => request.parse_content(input, &Sender::default(), "input")?,
             (None, Some(messages)) => {
                 for (index, message) in messages.elements().enumerate() {
                     request.parse_message(message, &format!("messages.{index}"))?;
@@ -85,17 +119,27 @@ impl MessageRequest {
             }
         }
         if request.parts.is_empty() && request.decisions.is_empty() {
+            if !request.ephemeral.is_empty() {
+                let problem = "contains only ephemeral messages; add one that is kept";
+                return Err(invalid(format!("messages: {problem}")));
+            }
             return Err(invalid("messages: is empty; send a message or a decision"));
         }
         if !request.parts.is_empty() && !request.decisions.is_empty() {
             return Err(invalid("messages: send either user messages or decisions, not both"));
         }
+        request.otids.append(&mut request.ephemeral_otids);
         request.check_otids()?;
         Ok(request)
     }
 
     fn parse_message(&mut self, message: Node<'_>, at: &str) -> ApiResult<()> {
-        let otid = message.name_of("otid");
+        let sender = Sender {
+            otid: message.name_of("otid"),
+            name: message.name_of("name"),
+            id: message.name_of("sender_id"),
+        };
+        let otid = sender.otid.clone();
         match message.text_of("type").as_deref() {
             None | Some("message") => {
                 if message.text_of("role").as_deref() != Some("user") {
@@ -103,7 +147,14 @@ impl MessageRequest {
                 }
                 let content =
                     required(message.present("content"), || format!("{at}.content: is missing"))?;
-                self.parse_content(content, otid, &format!("{at}.content"))
+                if message.get("ephemeral").and_then(Node::bool) == Some(true) {
+                    let problem = "must be a string, because the message is ephemeral";
+                    let text = content.name();
+                    self.ephemeral.push(required(text, || format!("{at}.content: {problem}"))?);
+                    self.ephemeral_otids.extend(otid.map(Some));
+                    return Ok(());
+                }
+                self.parse_content(content, &sender, &format!("{at}.content"))
             }
             Some("approval") => self.parse_approval(message, otid, at),
             Some("tool_return") => {
@@ -120,19 +171,25 @@ impl MessageRequest {
         }
     }
 
-    fn parse_content(&mut self, content: Node<'_>, otid: Option<Name>, at: &str) -> ApiResult<()> {
+    fn parse_content(&mut self, content: Node<'_>, sender: &Sender, at: &str) -> ApiResult<()> {
         if let Some(text) = content.name() {
-            self.parts.push(Body::Text(text));
-            self.otids.push(otid);
+            self.push_part(Body::Text(text), sender, true);
             return Ok(());
         }
         for (index, part) in content.elements().enumerate() {
             let problem = "must be text, or an image with data or a url";
             let body = body(part).ok_or_else(|| invalid(format!("{at}.{index}: {problem}")))?;
-            self.parts.push(body);
-            self.otids.push(otid.clone().filter(|_| index == 0));
+            self.push_part(body, sender, index == 0);
         }
         Ok(())
+    }
+
+    /// Adds a part of a message. The otid belongs to the first part, the sender to all parts.
+    fn push_part(&mut self, body: Body, sender: &Sender, is_first: bool) {
+        self.parts.push(body);
+        self.otids.push(sender.otid.clone().filter(|_| is_first));
+        self.names.push(sender.name.clone());
+        self.senders.push(sender.id.clone());
     }
 
     fn parse_approval(&mut self, message: Node<'_>, otid: Option<Name>, at: &str) -> ApiResult<()> {
@@ -186,6 +243,7 @@ impl MessageRequest {
     }
 
     /// Returns a digest of the content. A retry with the same otids must have the same digest.
+    /// Absent members are not hashed, so requests without them keep the digest of earlier versions.
     pub(crate) fn digest(&self) -> Name {
         let mut hasher = blake3::Hasher::new_derive_key("throughline letta request content");
         let mut put = |fields: &[&[u8]]| {
@@ -193,12 +251,31 @@ impl MessageRequest {
                 hasher.update(&(field.len() as u64).to_le_bytes()).update(field);
             }
         };
+        if let Some(history) = &self.history {
+            put(&[b"history", history.bytes()]);
+        }
+        for (key, value) in &self.ctx {
+            put(&[b"ctx", key.as_bytes(), value.bytes()]);
+        }
+        if let Some(tracing) = &self.tracing {
+            put(&[b"tracing", tracing.bytes()]);
+        }
+        for text in &self.ephemeral {
+            put(&[b"ephemeral", text.as_bytes()]);
+        }
         for body in &self.parts {
             // User messages contain only text and media.
             if let Body::Text(text) = body {
                 put(&[b"text", text.as_bytes()]);
             } else if let Body::Media(media) = body {
                 put_media(&mut put, media);
+            }
+        }
+        for (label, list) in [("name", &self.names), ("sender", &self.senders)] {
+            for (index, value) in (0_u64..).zip(list) {
+                if let Some(value) = value {
+                    put(&[label.as_bytes(), &index.to_le_bytes(), value.as_bytes()]);
+                }
             }
         }
         for decision in &self.decisions {
@@ -229,9 +306,12 @@ impl MessageRequest {
 
     /// Returns the note stored with the run: response options, otids and content digest.
     pub(crate) fn note(&self, agent: &str, key: Option<&Name>) -> Json {
+        // Messages without names and ids of senders keep the shape of earlier versions.
+        let given = |list: &[Option<Name>]| list.iter().any(Option::is_some).then(|| list.to_vec());
         let note = object! {
             "agent": agent, "tokens": self.wishes.tokens, "background": self.wishes.background,
             "key"? key, "digest": self.digest(), "otids": self.otids,
+            "names"? given(&self.names), "senders"? given(&self.senders),
         };
         object! { "letta": note }
     }
@@ -327,6 +407,18 @@ fn returned(value: Node<'_>) -> Option<Vec<Part>> {
         _ => None,
     };
     value.is_array().then(|| value.elements().map(part).collect())?
+}
+
+/// Refuses unknown members of `throughline`, as the configuration of an agent does.
+fn check_own_members(own: Option<Node<'_>>) -> ApiResult<()> {
+    let Some(own) = own else { return Ok(()) };
+    if !own.is_object() {
+        return Err(invalid("throughline: must be an object"));
+    }
+    let mut keys = own.members().filter_map(|(key, _)| key.name());
+    keys.find(|key| !matches!(&**key, "ctx" | "tracing")).map_or(Ok(()), |key| {
+        Err(invalid(format!("throughline: unknown field `{key}`, expected `ctx` or `tracing`")))
+    })
 }
 
 /// Returns a required field, or a 422 error if it is missing.

@@ -13,12 +13,12 @@ use throughline_json::{self as json, Name, Node};
 use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::agent_config::{self, Overrides};
 use crate::letta::agent_store::{AgentRecord, AgentStore};
-use crate::letta::decisions;
 use crate::letta::message_list::{MessageList, Paging};
 use crate::letta::message_request::MessageRequest;
 use crate::letta::projector::RunContext;
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
-use crate::letta::{resource_json, runs};
+use crate::letta::{decisions, history};
+use crate::letta::{resource_json, runs, stored_objects};
 use crate::object::object;
 use crate::response::GatewayResponse;
 
@@ -103,6 +103,9 @@ impl ApiRequest<'_> {
 /// Starts a run for a message, or sends decisions to a waiting run.
 pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -> ApiResult {
     let input = MessageRequest::parse(request.body.root())?;
+    if request.caller.admission.is_key() {
+        stored_objects::check_images(&input)?;
+    }
     let resolved = request.resolve_conversation(&request.id(0)).await?;
     let tenant = &request.caller.tenant;
     // The guard reserves a slot in the tenant's share for a new run; a resumed run queues for its
@@ -194,6 +197,8 @@ async fn start_run(
     let key = request.caller.admission.key_id();
     let mut casting = RunSpec::single_agent(config, input.client_tools.clone());
     casting.note = Some(input.note(&resolved.agent.id, key));
+    agent_config::check_tracing(input.tracing.as_ref())?;
+    (casting.ctx, casting.tracing) = (input.ctx.clone(), input.tracing.clone());
     let start = RunRequest {
         tenant: request.caller.tenant.clone(),
         thread: Some(resolved.thread.clone()),
@@ -201,7 +206,13 @@ async fn start_run(
         said: input.parts.clone(),
         once: input.idempotency_keys(&resolved.thread.0),
     };
-    match runner.start(start).await {
+    let history = history::read(request, input)?;
+    let started = if history.is_empty() {
+        runner.start(start).await
+    } else {
+        runner.start_with_history(start, history).await
+    };
+    match started {
         Ok(begun) => {
             if begun.repeated {
                 let (casting, _) = request.progress(&begun.run).await?;

@@ -11,6 +11,7 @@
 //! | the model's answer ends | its texts, thoughts (signatures only if streamed) and tool calls |
 //! | a tool returns | `tool_return_message` |
 //! | a person decides | `approval_response_message` |
+//! | the agent reflects | `reasoning_message` with the source `non_reasoner_model` |
 //! | older messages are summarised | `summary_message` |
 //! | the run waits, ends or fails | `error_message`, `stop_reason`, `usage_statistics` |
 
@@ -18,7 +19,9 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use throughline_agent::{ASK_USER_QUESTION, RunSpec};
-use throughline_core::{Body, Item, LogId, Store, Tenant, ToolCall, matches_pattern};
+use throughline_core::{
+    Body, Item, LogId, ReasoningSource, Store, Tenant, ToolCall, matches_pattern,
+};
 use throughline_json::Name;
 use throughline_spec::{
     ReflectionUsage, RunEvent, RunStatusEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase,
@@ -54,6 +57,10 @@ pub(crate) struct Projector<'s> {
     streamed: HashSet<Name>,
     /// Number of discarded model replies for which deltas were sent.
     discarded: u64,
+    /// Ids of the Items of these replies.
+    discarded_ids: HashSet<Name>,
+    /// Name of the agent that is currently active.
+    agent: Name,
     /// Ids of assistant texts that are not part of any turn yet.
     loose: Vec<Name>,
     /// The message index of the next model reply.
@@ -88,13 +95,16 @@ impl<'s> Projector<'s> {
     pub(crate) fn new(store: &'s dyn Store, known: RunContext, tokens: bool, users: bool) -> Self {
         let (tenant, thread) = (known.tenant.clone(), known.thread.clone());
         let reader = ItemReader::new(store, tenant, thread, known.from);
+        let agent = known.casting.first.clone();
         Self {
+            agent,
             known,
             reader,
             tokens,
             users,
             streamed: HashSet::new(),
             discarded: 0,
+            discarded_ids: HashSet::new(),
             loose: Vec::new(),
             next: 0,
             usage: ReflectionUsage::default(),
@@ -124,9 +134,16 @@ impl<'s> Projector<'s> {
     ) -> StoreResult<EventOutput> {
         let letters = match event {
             RunEvent::Thought(event) if event.phase == ThoughtPhase::Delta => {
-                self.delta(true, event.id.as_ref(), event.text.as_deref(), at)
+                let source = Some(event.source.unwrap_or(ReasoningSource::ReasonerModel));
+                self.delta(source, event.id.as_ref(), event.text.as_deref(), at)
             }
-            RunEvent::Stream(event) => self.delta(false, event.id.as_ref(), Some(&event.text), at),
+            RunEvent::Stream(event) => self.delta(None, event.id.as_ref(), Some(&event.text), at),
+            RunEvent::Reflection(event) => {
+                let letter = message::reflection(event, at);
+                let mut letter = self.sent_by_agent(letter);
+                letter.place.step_id = self.steps.last().map(|step| step.id.clone());
+                vec![letter]
+            }
             RunEvent::Turn(event) => self.turn(event).await?,
             RunEvent::Message(event) => match &event.id {
                 Some(id) if &*event.role == "user" => self.user_message(id).await?,
@@ -158,6 +175,11 @@ impl<'s> Projector<'s> {
                 }
                 Vec::new()
             }
+            RunEvent::Handoff(event) => {
+                let to = event.to.as_ref().filter(|to| self.known.casting.agents.contains_key(*to));
+                self.agent = to.unwrap_or(&self.agent).clone();
+                Vec::new()
+            }
             RunEvent::Run(event) => return Ok(self.status_change(event, at)),
             _ => Vec::new(),
         };
@@ -166,7 +188,7 @@ impl<'s> Projector<'s> {
 
     fn delta(
         &mut self,
-        is_thought: bool,
+        thought: Option<ReasoningSource>,
         id: Option<&Name>,
         text: Option<&str>,
         at: Timestamp,
@@ -176,16 +198,26 @@ impl<'s> Projector<'s> {
             return Vec::new();
         }
         self.streamed.insert(id.clone());
-        let mut letter = message::piece(is_thought, id, at, text);
+        let letter = message::piece(thought, id, at, text);
+        let mut letter = self.sent_by_agent(letter);
         letter.place.step_id = self.steps.last().map(|step| step.id.clone());
         self.number_retry(&mut letter);
         vec![letter]
     }
 
-    /// Gives a message a new id if an earlier attempt at the reply was partly sent and then
-    /// discarded.
+    /// Sets the agent of the run as the sender of a message.
+    fn sent_by_agent(&self, letter: LettaMessage) -> LettaMessage {
+        match self.known.casting.agents.get(&self.agent) {
+            Some(agent) => letter.sent_by(&agent.identity()),
+            None => letter,
+        }
+    }
+
+    /// Gives a message a new id if an earlier attempt at the reply was partly sent under the same
+    /// Item id and then discarded. Runs of earlier versions reused the ids of discarded attempts.
     fn number_retry(&self, letter: &mut LettaMessage) {
-        if self.discarded > 0 {
+        let item = letter.head.id.strip_prefix(message::MESSAGE);
+        if item.is_some_and(|item| self.discarded_ids.contains(item)) {
             letter.head.id = Name::from(format!("{}-{}", letter.head.id, self.discarded));
         }
     }
@@ -205,7 +237,7 @@ impl<'s> Projector<'s> {
             TurnPhase::Discarded => {
                 if !self.streamed.is_empty() {
                     self.discarded += 1;
-                    self.streamed.clear();
+                    self.discarded_ids.extend(self.streamed.drain());
                 }
                 Ok(Vec::new())
             }
@@ -217,6 +249,7 @@ impl<'s> Projector<'s> {
                 }
                 self.loose.clear();
                 self.streamed.clear();
+                self.discarded_ids.clear();
                 self.discarded = 0;
                 Ok(letters)
             }
@@ -315,11 +348,9 @@ impl<'s> Projector<'s> {
     }
 }
 
-/// Adds the client's `otid` to a user message.
-pub(crate) fn named(mut letter: LettaMessage, item: &Item, note: &RunNote) -> LettaMessage {
-    let part = usize::try_from(item.place.part).unwrap_or(usize::MAX);
-    letter.place.otid = note.otids.get(part).cloned().flatten();
-    letter
+/// Adds the client's `otid`, `name` and `sender_id` to a user message.
+pub(crate) fn named(letter: LettaMessage, item: &Item, note: &RunNote) -> LettaMessage {
+    letter.sent_with(note, usize::try_from(item.place.part).unwrap_or(usize::MAX))
 }
 
 /// Maps a run status to Letta's stop reason; `None` while the run is active.

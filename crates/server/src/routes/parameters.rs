@@ -51,6 +51,9 @@ pub(super) const EVENT_PAGE: &[ParameterSpec] = &[
     ("limit", "integer", "The largest number of entries to return."),
 ];
 
+pub(super) const LEDGER: &[ParameterSpec] =
+    &[("after", "integer", "The number of a request. The list starts after it.")];
+
 pub(super) const SHOW_RUNS: &[ParameterSpec] = &[
     ("search", "string", "Text in the title, an id or a model."),
     ("status", "string", "The status of the runs."),
@@ -115,9 +118,15 @@ pub(super) const SAID: &[ParameterSpec] = &[
     ("include_pings", "boolean", "Whether an idle stream sends pings."),
     ("include_return_message_types", "array", "The types of messages that are wanted."),
     ("client_tools", "array", "Tools that the client runs."),
+    (
+        "history",
+        "object",
+        "Earlier conversation in a documented format: `format`, `messages` or `thoughts`, and `owner`, the model that issued its reasoning.",
+    ),
     ("max_steps", "integer", "Maximum number of tool calls."),
     ("override_model", "string", "The model of this run."),
     ("override_system", "string", "The system prompt of this run."),
+    ("throughline", "object", "`ctx`, values that tools can read, and `tracing` of this run."),
 ];
 
 pub(super) const CONVERSATION: &[ParameterSpec] = &[

@@ -75,7 +75,7 @@ impl Meter {
         self.check_budget(tenant, id, allowance)?;
         let free = reached
             .iter()
-            .find(|one| self.price(&one.account, &one.model).is_none())
+            .find(|one| self.price(&one.charged_provider(), &one.model).is_none())
             .filter(|_| allowance.micro_usd.is_some());
         free.map_or(Ok(()), |one| {
             Err(GatewayError::new(
@@ -83,7 +83,9 @@ impl Meter {
                 format!(
                     "the key {id} has a budget in dollars, but {}/{} has no price; add its price \
                      to throughline.toml as [prices.\"{}\"]",
-                    one.account, one.model, one.model
+                    one.charged_provider(),
+                    one.model,
+                    one.model
                 ),
             ))
         })

@@ -11,7 +11,7 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::MemoryReservation;
 
 /// Minimum accepted transfer rate in bytes per second.
-const MIN_BYTES_PER_SECOND: usize = 16 << 10;
+pub(crate) const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 
 /// Maximum buffer size that is allocated before any of the body arrives.
 const MAX_PREALLOCATION: usize = 1 << 20;

@@ -70,6 +70,7 @@ pub(super) fn line(record: &CallRecord, took: Duration, micro_usd: u64) -> Json 
         o.maybe_string("call", record.node.as_ref().map(|node| &*node.0));
         o.maybe_string("key", record.key.as_deref()).string("dialect", record.dialect.as_str());
         o.maybe_string("provider", record.provider.as_deref());
+        o.maybe_string("account", record.account.as_deref());
         o.maybe_string("model", record.model.as_deref());
         o.number("status", record.status.unwrap_or_default().into());
         o.bool("stream", record.is_stream).number("milliseconds", milliseconds(took));

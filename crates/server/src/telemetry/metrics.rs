@@ -24,6 +24,17 @@ const NONE: &str = "none";
 const BUCKETS: [u32; 14] =
     [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 300_000];
 
+/// The types of changes that providers are known to report. Any other type counts as [`OTHER`],
+/// because the number of labels must be bounded.
+const TRANSFORMATIONS: [&str; 2] = ["thinking_dropped", "thinking_mismatch_allowed"];
+/// The reasons that providers are known to report for these changes.
+const TRANSFORMATION_REASONS: [&str; 4] = [
+    "model_binding_mismatch",
+    "prefix_binding_mismatch",
+    "organization_binding_mismatch",
+    "end_user_binding_mismatch",
+];
+
 /// The gateway's counters and histograms.
 #[derive(Default)]
 pub(crate) struct Metrics {
@@ -35,9 +46,15 @@ pub(crate) struct Metrics {
 struct MetricsState {
     /// Number of calls by dialect, provider, model and status.
     calls: BTreeMap<(Name, Name, Name, u16), u64>,
+    /// Number of calls by provider, account and status, for providers with several accounts.
+    account_calls: BTreeMap<(Name, Name, u16), u64>,
+    /// Number of cooldowns by provider and account.
+    cooldowns: BTreeMap<(Name, Name), u64>,
     /// Usage by provider and model.
     used: BTreeMap<(Name, Name), UsageAmount>,
     fates: FateCounts,
+    /// Number of changes that providers reported, by type and reason.
+    transformations: BTreeMap<(&'static str, &'static str), u64>,
     verdicts: BTreeMap<&'static str, u64>,
     captures: u64,
     lost_captures: u64,
@@ -80,6 +97,12 @@ impl Metrics {
         *counted.calls.entry(label).or_default() += 1;
     }
 
+    /// Counts that an account starts to cool down for a model.
+    pub(crate) fn count_cooldown(&self, provider: &Name, account: &str) {
+        let label = (Name::clone(provider), Name::from(account));
+        *lock(&self.counted).cooldowns.entry(label).or_default() += 1;
+    }
+
     /// Counts a call that has ended.
     pub(crate) fn count(&self, record: &CallRecord, used: &UsageAmount, took: Duration) {
         if record.is_stream {
@@ -94,12 +117,24 @@ impl Metrics {
             model.1 = Name::from(OTHER);
         }
         counted.used.entry(model.clone()).or_default().add(used);
-        let label = (dialect.clone(), model.0, model.1, record.status.unwrap_or_default());
+        let status = record.status.unwrap_or_default();
+        if let Some(account) = &record.account {
+            let label = (provider.clone(), account.clone(), status);
+            *counted.account_calls.entry(label).or_default() += 1;
+        }
+        let label = (dialect.clone(), model.0, model.1, status);
         *counted.calls.entry(label).or_default() += 1;
         if let Some(fates) = &record.fates {
             counted.fates.kept += fates.kept;
             counted.fates.restored += fates.restored;
             counted.fates.elided += fates.elided;
+        }
+        for entry in &record.transformations {
+            let label = (
+                known_label(&TRANSFORMATIONS, &entry.kind),
+                known_label(&TRANSFORMATION_REASONS, &entry.reason),
+            );
+            *counted.transformations.entry(label).or_default() += 1;
         }
         if let Some(verdict) = record.sent_verdict() {
             *counted.verdicts.entry(verdict.as_str()).or_default() += 1;
@@ -117,8 +152,9 @@ impl Metrics {
         counted.took.entry(labels).or_default().add(took);
     }
 
-    /// Renders all metrics. `retries` is the number of retries that the upstream client counted.
-    pub(crate) fn render(&self, retries: u64) -> String {
+    /// Renders all metrics. `retries` is the number of retries that the upstream client counted,
+    /// and `sockets` is the number of open WebSockets.
+    pub(crate) fn render(&self, retries: u64, sockets: u64) -> String {
         let counted = lock(&self.counted);
         let mut page = PrometheusPage::default();
         page.head("calls_total", "counter", "Calls that have ended.");
@@ -132,11 +168,30 @@ impl Metrics {
             ];
             page.line("calls_total", &labels, number);
         }
+        let help = "Calls that have ended, by the account of a pool.";
+        page.head("account_calls_total", "counter", help);
+        for ((provider, account, status), number) in &counted.account_calls {
+            let status = status.to_string();
+            let labels = [("provider", &**provider), ("account", account), ("status", &status)];
+            page.line("account_calls_total", &labels, number);
+        }
+        let help = "Cooldowns of the accounts of a pool.";
+        page.head("account_cooldowns_total", "counter", help);
+        for ((provider, account), number) in &counted.cooldowns {
+            let labels = [("provider", &**provider), ("account", account)];
+            page.line("account_cooldowns_total", &labels, number);
+        }
         page.used(&counted.used);
         page.head("fates_total", "counter", "Fates of Items and Seals.");
         let FateCounts { kept, restored, elided } = counted.fates;
         for (fate, number) in [("kept", kept), ("restored", restored), ("elided", elided)] {
             page.line("fates_total", &[("fate", fate)], number);
+        }
+        let help = "Changes to reasoning in requests that providers reported.";
+        page.head("input_transformations_total", "counter", help);
+        for ((kind, reason), number) in &counted.transformations {
+            let labels = [("type", *kind), ("reason", *reason)];
+            page.line("input_transformations_total", &labels, number);
         }
         let help = "Audit verdicts of requests in the form that was sent.";
         page.head("verdicts_total", "counter", help);
@@ -151,6 +206,8 @@ impl Metrics {
         page.total("retries_total", "Requests that were sent to a provider again.", retries);
         page.head("open_streams", "gauge", "Streams that are open.");
         page.line("open_streams", &[], self.open_streams.load(Ordering::Relaxed));
+        page.head("open_websockets", "gauge", "WebSockets that are open.");
+        page.line("open_websockets", &[], sockets);
         page.histogram("call_seconds", "Duration of calls up to the last byte.", &counted.took);
         let help = "Time until the first byte of the provider's response.";
         page.histogram("first_byte_seconds", help, &counted.first_byte);
@@ -237,6 +294,11 @@ impl PrometheusPage {
             self.line(&format!("{name}_count"), &series, times.count);
         }
     }
+}
+
+/// Returns the value if it is one of the known labels, otherwise [`OTHER`].
+fn known_label(known: &[&'static str], value: &str) -> &'static str {
+    known.iter().find(|known| **known == value).copied().unwrap_or(OTHER)
 }
 
 fn seconds(milliseconds: u32) -> String {

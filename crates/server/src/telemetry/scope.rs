@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use crate::access::Caller;
+use crate::account_pool::OpenRequest;
 use crate::error::GatewayError;
 use crate::object::object;
 use crate::records::StoreResult;
@@ -37,6 +38,8 @@ pub(crate) struct RequestScope {
     slot: Option<PoolPermit>,
     /// The memory reserved for the request.
     room: Mutex<Option<MemoryReservation>>,
+    /// Counts the request as open at its account.
+    account: Mutex<Option<OpenRequest>>,
 }
 
 /// The report of a request that has ended. The request keeps its slot until the report is written,
@@ -60,8 +63,9 @@ impl RequestScope {
         let key = caller.admission.key_id().cloned();
         let record = CallRecord::new(caller.tenant.clone(), key, dialect.clone());
         let record = Arc::new(Mutex::new(record));
-        let (trace, slot, room) = (OnceLock::new(), Some(slot), Mutex::new(None));
-        Arc::new(Self { telemetry, reports, record, trace, slot, room })
+        let (trace, slot) = (OnceLock::new(), Some(slot));
+        let (room, account) = (Mutex::new(None), Mutex::new(None));
+        Arc::new(Self { telemetry, reports, record, trace, slot, room, account })
     }
 
     /// Ends the reference of one task. The last task to end reports the call.
@@ -96,6 +100,11 @@ impl RequestScope {
     /// Holds the memory reservation until the call ends.
     pub(crate) fn hold_memory(&self, room: MemoryReservation) {
         *lock(&self.room) = Some(room);
+    }
+
+    /// Counts the request as open at an account until the call ends or uses another account.
+    pub(crate) fn hold_account(&self, open: Option<OpenRequest>) {
+        *lock(&self.account) = open;
     }
 
     /// Releases the memory that was needed only to decode and prepare the request. The received and

@@ -295,7 +295,7 @@ async fn text_that_only_resembles_a_thought_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn content_that_cannot_be_sent_degrades() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let input = json!([{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]);
+    let input = json!([{"role": "user", "content": "Hi"}, {"type": "future_item"}]);
     let body = json!({"model": MODELS[0], "input": input});
     let call = send_request(&gateway, "/v1/responses", &body).await;
     assert_eq!((call.status, &*call.audit), (200, "degrade"), "{:#}", call.record);

@@ -10,11 +10,17 @@
     reason = "a test fails by panicking, and may read the clock"
 )]
 
+mod append;
 mod call_records;
+mod catalog;
 mod chain;
 mod claims;
+mod clouds;
 mod common;
+mod compaction;
+mod compressed;
 mod content;
+mod continuation;
 mod count;
 mod dialects;
 mod door;
@@ -26,10 +32,18 @@ mod isolation;
 mod letta;
 mod lossy;
 mod minds;
+mod model_lists;
+mod models;
+mod native_items;
 mod outage;
+mod plain;
+mod pools;
 mod prefix;
 mod recordings;
 mod responses;
 mod restore;
 mod sdk;
 mod usage;
+mod visible;
+mod websocket;
+mod websocket_limits;

@@ -73,6 +73,7 @@ impl OutageGateway {
         let options = RawGatewayOptions {
             policy,
             keyring: Some(Arc::new(keyring)),
+            own_wires: true,
             ..RawGatewayOptions::default()
         };
         let gateway = RawGateway::open_on(&provider, Arc::new(gated), options);
@@ -170,6 +171,48 @@ async fn store_outage_passes_requests_without_stored_state() {
     assert!(!after.head.contains("x-throughline-restore"), "{}", after.head);
     let story = format!("/v1/throughline/calls/{}", after.call);
     assert_eq!(fixture.gateway.send(&story, "", "").await.status, 200, "it is kept again");
+    fixture.gateway.close().await;
+}
+
+/// Only the store knows which caller received a `continuationToken`, so the request needs the
+/// store.
+#[tokio::test(flavor = "multi_thread")]
+async fn continuation_token_is_not_forwarded_during_an_outage() {
+    let fixture = OutageGateway::open(StorePolicy::default(), false).await;
+    let contents = r#""contents":[{"role":"user","parts":[{"text":"Hello"}]}]"#;
+    let path = "/v1beta/models/gemini-3-flash-preview:generateContent";
+    let send = async |body: String| {
+        let request = fixture.gateway.request(path, "", &body).replace("tl_any", "tl_one");
+        let mut stream = fixture.gateway.connect(&request).await;
+        crate::house::read_response(&mut stream).await
+    };
+    send(format!("{{{contents}}}")).await;
+    fixture.outage.set(true, true);
+    send(format!("{{{contents}}}")).await;
+    assert_eq!(fixture.call_count(), 2, "a request without a token was not forwarded");
+    for member in ["continuationToken", "continuation_token"] {
+        let response = send(format!(r#"{{{contents},"{member}":"dG9rZW4="}}"#)).await;
+        assert_eq!(response.status, 503, "{member}: {response:?}");
+    }
+    assert_eq!(fixture.call_count(), 2, "a token was forwarded");
+    fixture.gateway.close().await;
+}
+
+/// A target of the caller's wire may be able to read a compaction item, so the item is forwarded.
+/// Any other target needs the conversation that the item stands for.
+#[tokio::test(flavor = "multi_thread")]
+async fn native_compaction_is_forwarded_during_an_outage() {
+    let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    fixture.outage.set(true, true);
+    let input = r#"[{"type":"compaction","id":"cmp_1","encrypted_content":"gAAAAAB"},{"role":"user","content":"On"}]"#;
+    for (model, status, calls) in [("gpt-5.2", 200, 2), ("claude-sonnet-4-5", 503, 2)] {
+        let body = format!(r#"{{"model":"{model}","input":{input}}}"#);
+        let response = fixture.gateway.send("/v1/responses", "", &body).await;
+        assert_eq!((response.status, fixture.call_count()), (status, calls), "{response:?}");
+    }
+    let lines = fixture.gateway.lines.of("store");
+    assert!(lines.iter().any(|line| line.contains("read failed")), "{lines:?}");
     fixture.gateway.close().await;
 }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use throughline_codec::COMPACTION_TYPES;
 use throughline_json::{Name, Node, Tree};
 
 use crate::gateway::objects::ObjectRef;
@@ -83,7 +84,9 @@ const GEMINI_DATA: &[&str] = &[
 const STORED_ITEMS: &[(&str, &str)] = &[
     ("item_reference", ""),
     ("reasoning", "encrypted_content"),
-    ("compaction", "encrypted_content"),
+    (COMPACTION_TYPES[0], "encrypted_content"),
+    (COMPACTION_TYPES[1], "encrypted_content"),
+    (COMPACTION_TYPES[2], "encrypted_content"),
     ("image_generation_call", "result"),
 ];
 

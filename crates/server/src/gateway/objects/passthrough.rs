@@ -14,7 +14,7 @@ pub struct Passthrough(Vec<Pattern>);
 struct Pattern {
     /// The only method that the pattern allows; `None` allows every method.
     method: Option<Name>,
-    /// The path, in which `*` matches any characters.
+    /// The path or the URI of S3 objects, in which `*` matches any characters.
     path: Name,
 }
 
@@ -24,7 +24,8 @@ struct Pattern {
 pub struct InvalidPattern(pub String);
 
 impl Passthrough {
-    /// Parses patterns such as `/v1/videos*`, or `GET /v1/videos/*` for one method.
+    /// Parses patterns such as `/v1/videos*`, `GET /v1/videos/*` for one method, or `s3://bucket/*`
+    /// for S3 objects.
     pub fn new<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, InvalidPattern> {
         patterns.into_iter().map(Pattern::parse).collect::<Result<_, _>>().map(Self)
     }
@@ -49,8 +50,11 @@ impl Pattern {
                 "`{method}` is not a supported method; use {known}"
             )));
         }
-        if !path.starts_with('/') || path.contains([' ', '?', '#']) {
-            let message = format!("`{path}` is not a path; use a form such as \"/v1/videos*\"");
+        let is_path = path.starts_with('/') || path.starts_with("s3://");
+        if !is_path || path.contains([' ', '?', '#']) {
+            let message = format!(
+                "`{path}` is not a path; use a form such as \"/v1/videos*\" or \"s3://bucket/*\""
+            );
             return Err(InvalidPattern(message));
         }
         Ok(Self { method: method.map(Name::from), path: Name::from(path) })
@@ -88,6 +92,9 @@ mod tests {
         assert!(!allows("GET", "/V1/videos/1"));
         assert!(allows("POST", "/v1/evals") && allows("GET", "/v1/evals/1/runs"));
         assert!(!allows("GET", "/v1/files"));
+        let shared = Passthrough::new(["s3://shared/*"]).unwrap();
+        assert!(shared.allows("GET", "s3://shared/a.png"));
+        assert!(!shared.allows("GET", "s3://shared-2/a.png"));
         assert!(fits("/a*b*c", "/a1b2c") && !fits("/a*b*c", "/a1c"));
     }
 

@@ -31,6 +31,16 @@ pub(crate) enum ReturnedIds {
     List(ObjectList),
 }
 
+impl ReturnedIds {
+    /// Whether the response refers to objects that the account stores.
+    pub(crate) fn has_objects(self) -> bool {
+        match self {
+            ReturnedIds::Nothing => false,
+            ReturnedIds::Ids(_) | ReturnedIds::List(_) => true,
+        }
+    }
+}
+
 /// The format of a response that lists an account's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectList {
@@ -98,7 +108,6 @@ macro_rules! routes {
 routes! {
     OpenAi GET "/v1/responses/{response}" RESPONSE;
     OpenAi DELETE "/v1/responses/{response}" NONE;
-    OpenAi POST "/v1/responses/compact" RESPONSE;
     OpenAi POST "/v1/responses/{response}/cancel" RESPONSE;
     OpenAi GET "/v1/responses/{response}/input_items" ITEMS;
     OpenAi POST "/v1/conversations" ids(&[("id", Conversation)]);

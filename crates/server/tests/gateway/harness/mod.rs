@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use throughline_codec::{Catalog, Frame, Framer, Framing};
+use throughline_codec::{Catalog, Frame, Framer, Framing, SharedCatalog};
 use throughline_core::{Provider, Store, StoreFuture, Upstream, Wire};
 use throughline_json::Name;
 use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
@@ -79,6 +79,11 @@ impl SimRouter {
             ("gpt", "openai"),
             ("gemini", "gemini"),
             ("deepseek", "deepseek"),
+            ("kimi", "moonshot"),
+            ("qwen", "qwen"),
+            ("mistral", "mistral"),
+            ("us.anthropic", "bedrock"),
+            ("anthropic/", "openrouter"),
         ];
         let (_, row) = rows.iter().find(|(begins, _)| model.starts_with(begins))?;
         self.catalog.provider(row)
@@ -117,7 +122,17 @@ impl ModelRouter for SimRouter {
 /// Returns an HTTP client for the simulators' endpoints. Each catalog entry is at
 /// `{base}/at/{entry}`.
 pub(crate) fn upstream(base: &str) -> Http {
-    let rows = ["anthropic", "openai", "gemini", "deepseek"];
+    let rows = [
+        "anthropic",
+        "openai",
+        "gemini",
+        "deepseek",
+        "moonshot",
+        "qwen",
+        "mistral",
+        "bedrock",
+        "openrouter",
+    ];
     let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
     let options = EndpointOptions { retry, ..EndpointOptions::default() };
     let endpoint = |name: &str, row: &str, at: &str| {
@@ -138,10 +153,14 @@ pub(crate) struct GatewayOptions {
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) directory: Arc<dyn ModelRouter>,
+    pub(crate) catalog: SharedCatalog,
     /// Paths to forward although the gateway does not recognise them.
     pub(crate) passthrough: Passthrough,
     pub(crate) allow_open: bool,
     pub(crate) prices: Arc<dyn Prices>,
+    pub(crate) limits: Limits,
+    /// Whether a shutdown waits for open responses.
+    pub(crate) drains: bool,
     /// Creates the agent API; `None` for tests that do not need it.
     pub(crate) agents: Option<MakeAgents>,
 }
@@ -158,9 +177,12 @@ impl GatewayOptions {
             prefix: PrefixPolicy::default(),
             keyring: Arc::new(NoKeys),
             directory: Arc::new(directory),
+            catalog: SharedCatalog::default(),
             passthrough: Passthrough::default(),
             allow_open: false,
             prices: Arc::new(NoPrices),
+            limits: Limits { capture: Duration::from_secs(5), ..Limits::default() },
+            drains: false,
             agents: None,
         }
     }
@@ -180,27 +202,22 @@ pub(crate) async fn serve(
     (url, store, folder)
 }
 
-/// Starts a gateway on this store. On shutdown, the gateway stops immediately. Returns the
-/// gateway's address.
+/// Starts a gateway on this store. On shutdown, the gateway stops immediately, unless the options
+/// say otherwise. Returns the gateway's address.
 pub(crate) async fn serve_on(
     store: Journal,
     upstream: Arc<dyn Upstream>,
     options: GatewayOptions,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> String {
-    let catalog = Arc::new(Catalog::builtin().clone());
-    let operations = Telemetry::new(
-        Arc::new(store.clone()),
-        options.prices,
-        Arc::new(NullLog),
-        Limits { capture: Duration::from_secs(5), ..Limits::default() },
-    )
-    .unwrap();
+    let operations =
+        Telemetry::new(Arc::new(store.clone()), options.prices, Arc::new(NullLog), options.limits)
+            .unwrap();
     let gateway = Gateway {
         replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
         upstream,
         directory: options.directory,
-        catalog,
+        catalog: options.catalog,
         mode: options.mode,
         prefix: options.prefix,
         keyring: options.keyring,
@@ -215,12 +232,13 @@ pub(crate) async fn serve_on(
     let agents = options.agents.map(|make| Arc::new(make(Arc::new(store.clone()))));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(throughline_server::serve(
-        Server::new(gateway, agents),
-        listener,
-        stop,
-        std::future::ready(()),
-    ));
+    let drains = options.drains;
+    let now = async move {
+        if drains {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::spawn(throughline_server::serve(Server::new(gateway, agents), listener, stop, now));
     url
 }
 
@@ -268,6 +286,10 @@ impl SimGateway {
         let options = make_options(simulator.url());
         let (url, journal, folder) = serve(Arc::new(upstream(&simulator.url())), options).await;
         Self { url, simulator, journal, _folder: folder }
+    }
+
+    pub(crate) fn simulator_url(&self) -> String {
+        self.simulator.url()
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -446,14 +468,7 @@ impl SimGateway {
         if !status.is_success() {
             return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
         }
-        if !stream {
-            return Ok(dialect.answer(&serde_json::from_slice(&body).unwrap()));
-        }
-        let framing = kind.as_deref().and_then(Framing::from_content_type).unwrap();
-        let (mut reader, mut frames) = (Framer::new(framing), Vec::new());
-        reader.push(&body, &mut frames).unwrap();
-        reader.finish(&mut frames).unwrap();
-        Ok(dialect.streamed(&frames))
+        Ok(dialect.reply(&body, kind.as_deref().filter(|_| stream)))
     }
 }
 
@@ -495,8 +510,10 @@ impl ClientDialect {
                 let tools = tools().map(|(name, schema)| {
                     json!({"type": "function", "function": {"name": name, "parameters": schema}})
                 });
+                // Mistral Medium 3.5 has only the efforts `none` and `high`.
+                let effort = if model.contains("mistral-medium-3.5") { "high" } else { "medium" };
                 let body = json!({"model": model, "messages": history, "tools": tools,
-                                  "reasoning_effort": "medium", "stream": stream});
+                                  "reasoning_effort": effort, "stream": stream});
                 ("/v1/chat/completions".to_owned(), body)
             }
             ClientDialect::Gemini => {
@@ -509,6 +526,19 @@ impl ClientDialect {
                 (format!("/v1beta/models/{model}:{verb}"), body)
             }
         }
+    }
+
+    /// Returns the messages that a response adds to the history. `stream` is the content type of a
+    /// streamed response.
+    pub(crate) fn reply(self, body: &[u8], stream: Option<&str>) -> Vec<Value> {
+        let Some(kind) = stream else {
+            return self.answer(&serde_json::from_slice(body).unwrap());
+        };
+        let (mut reader, mut frames) =
+            (Framer::new(Framing::from_content_type(kind).unwrap()), Vec::new());
+        reader.push(body, &mut frames).unwrap();
+        reader.finish(&mut frames).unwrap();
+        self.streamed(&frames)
     }
 
     pub(crate) fn answer(self, body: &Value) -> Vec<Value> {
@@ -673,14 +703,18 @@ fn blocks(events: &[Value]) -> Vec<Value> {
 fn assemble_chat_message(events: &[Value]) -> Value {
     let mut message = json!({"role": "assistant", "content": ""});
     let mut calls: Vec<Value> = Vec::new();
+    let mut details: Vec<Value> = Vec::new();
     for delta in
         events.iter().filter_map(|event| event["choices"].get(0)).map(|choice| &choice["delta"])
     {
-        for key in ["content", "reasoning_content"] {
+        for key in ["content", "reasoning_content", "reasoning"] {
             if let Some(more) = delta[key].as_str() {
                 let before = message[key].as_str().unwrap_or_default();
                 message[key] = json!(format!("{before}{more}"));
             }
+        }
+        for new in delta["reasoning_details"].as_array().into_iter().flatten() {
+            add_detail(&mut details, new);
         }
         for new in delta["tool_calls"].as_array().into_iter().flatten() {
             let index = usize::try_from(new["index"].as_u64().unwrap()).unwrap();
@@ -700,5 +734,23 @@ fn assemble_chat_message(events: &[Value]) -> Value {
     if !calls.is_empty() {
         message["tool_calls"] = json!(calls);
     }
+    if !details.is_empty() {
+        message["reasoning_details"] = json!(details);
+    }
     message
+}
+
+/// Adds a fragment to the reasoning detail with the same index, as clients of OpenRouter do.
+fn add_detail(details: &mut Vec<Value>, fragment: &Value) {
+    let is_same = |known: &&mut Value| known["index"] == fragment["index"];
+    let Some(known) = details.iter_mut().find(is_same) else {
+        return details.push(fragment.clone());
+    };
+    for (key, value) in fragment.as_object().unwrap() {
+        let joins = matches!(key.as_str(), "text" | "summary") && known[key].is_string();
+        known[key] = match (joins, value.as_str()) {
+            (true, Some(more)) => json!(format!("{}{more}", known[key].as_str().unwrap())),
+            (_, _) => value.clone(),
+        };
+    }
 }

@@ -323,7 +323,7 @@ impl RawGateway {
                 catalog: Arc::clone(&catalog),
                 own_wires: options.own_wires,
             }),
-            catalog,
+            catalog: catalog.into(),
             mode: ReplayMode::Repair,
             prefix: throughline_server::PrefixPolicy::default(),
             keyring: options.keyring.unwrap_or_else(|| Arc::new(OneAdmission(options.admission))),

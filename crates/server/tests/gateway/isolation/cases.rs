@@ -181,6 +181,18 @@ pub(crate) const MEMBERS: &[(&str, &str, &str, &str)] = &[
     ("openai", "compaction", "/v1/conversations", r#"{"items":[{"type":"compaction","id":"ID"}]}"#),
     (
         "openai",
+        "compaction_summary",
+        "/v1/conversations",
+        r#"{"items":[{"type":"compaction_summary","id":"ID"}]}"#,
+    ),
+    (
+        "openai",
+        "context_compaction",
+        "/v1/conversations",
+        r#"{"items":[{"type":"context_compaction","id":"ID"}]}"#,
+    ),
+    (
+        "openai",
         "image_generation_call",
         RESPONSES,
         r#"{"model":"gpt-5.2","input":[{"role":"user","content":"Hi"},{"type":"image_generation_call","id":"ID"},{"role":"user","content":"On"}]}"#,

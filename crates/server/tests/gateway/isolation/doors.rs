@@ -191,7 +191,7 @@ async fn every_listed_model_can_be_retrieved_by_name() {
     let shapes = [
         ("openai", "/v1/models", "id"),
         ("anthropic", "/v1/models", "id"),
-        ("gemini", "/v1beta/models", "displayName"),
+        ("gemini", "/v1beta/models", "name"),
     ];
     for (dialect, path, member) in shapes {
         let (_, list) = gateway.request_in(dialect, "alpha", "GET", path, "").await;
@@ -199,6 +199,7 @@ async fn every_listed_model_can_be_retrieved_by_name() {
         assert_eq!(models.len(), 3, "{list}");
         for model in &models {
             let name = model[member].as_str().unwrap();
+            let name = name.strip_prefix("models/").unwrap_or(name);
             for written in [name.to_owned(), name.replace('/', "%2F")] {
                 let path = format!("{path}/{written}");
                 let (status, model_json) =

@@ -99,7 +99,7 @@ async fn unparsable_bodies_are_not_forwarded() {
     gateway.account.take();
     let cases: Vec<Case<'_>> = vec![
         (&store, named.clone(), &[JSON], 404),
-        (&store, named.clone(), GZIP, 415),
+        (&store, named.clone(), GZIP, 400),
         (&store, format!(r#"{{"file_id":"{file}","x":NaN}}"#), &[JSON], 400),
         (
             &store,
@@ -112,7 +112,7 @@ async fn unparsable_bodies_are_not_forwarded() {
         ("/v1/files", batch(&lax), &[FORM], 400),
         ("/v1/files", batch(&after_return), &[FORM], 404),
         ("/v1beta/interactions", interaction.clone(), &[JSON], 404),
-        ("/v1beta/interactions", interaction, GZIP, 415),
+        ("/v1beta/interactions", interaction, GZIP, 400),
         ("/v1beta/interactions?$httpMethod=GET", "{}".to_owned(), &[JSON], 400),
         ("/v1beta/files", r#"{"file":{"name":"files/report"}}"#.to_owned(), &[JSON], 400),
         (escaped, "x".to_owned(), &[], 404),

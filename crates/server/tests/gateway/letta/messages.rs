@@ -4,6 +4,33 @@ use serde_json::{Value, json};
 
 use crate::letta::scene::{AgentGateway, kinds, user_message};
 
+/// Returns a validator for Letta's JSON Schema of a reasoning message.
+fn lettas_schema() -> jsonschema::Validator {
+    let schema =
+        include_str!("../../../../spec/tests/fixtures/letta-reasoning-message.schema.json");
+    let schema = serde_json::from_str(schema).unwrap();
+    jsonschema::options().should_validate_formats(true).build(&schema).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasoning_messages_are_valid_under_lettas_schema() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let answer = gateway.send_message(&agent, "What is the weather?").await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let list = gateway.request("GET", &path, &json!(null)).await;
+    let schema = lettas_schema();
+    for messages in [&answer["messages"], &list] {
+        let is_reasoning = |one: &&Value| one["message_type"] == "reasoning_message";
+        let reasoning: Vec<_> = messages.as_array().unwrap().iter().filter(is_reasoning).collect();
+        assert_eq!(reasoning.len(), 4, "{messages}");
+        for message in reasoning {
+            let problem = schema.iter_errors(message).next().map(|error| error.to_string());
+            assert_eq!(problem, None, "{message}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_contains_all_message_types_with_one_signature_per_thought() {
     let gateway = AgentGateway::open().await;
@@ -213,6 +240,12 @@ async fn invalid_messages_are_refused() {
         (json!({"messages": [{"role": "user"}]}), "messages.0.content"),
         (json!({"messages": [{"role": "user", "content": [{"type": "sound"}]}]}), "content.0"),
         (json!({"messages": [{"type": "approval", "approvals": []}]}), "is empty"),
+        (json!({"input": "x", "throughline": {"ctxx": {}}}), "throughline: unknown field `ctxx`"),
+        (json!({"input": "x", "throughline": 5}), "throughline: must be an object"),
+        (
+            json!({"messages": [{"role": "user", "content": "x", "ephemeral": true}]}),
+            "messages: contains only ephemeral messages; add one that is kept",
+        ),
         (
             json!({"messages": [
                 {"role": "user", "content": "a", "otid": "same"},
@@ -255,6 +288,23 @@ async fn retried_request_starts_one_run() {
         "the first content is still a retry"
     );
 
+    // The values of `ctx` are part of the content.
+    let mut other = body.clone();
+    other["throughline"] = json!({"ctx": {"customer": 1}});
+    let (status, error) = gateway.try_request("POST", &path, &other).await;
+    assert_eq!(status, 409, "{error}");
+
+    // The otid of an ephemeral message also identifies the request.
+    let hinted = json!({"messages": [
+        {"role": "user", "content": "Be brief.", "ephemeral": true, "otid": "hint"},
+        {"role": "user", "content": "Hello"},
+    ]});
+    let first = gateway.request("POST", &path, &hinted).await;
+    assert_eq!(gateway.request("POST", &path, &hinted).await, first);
+    let list = gateway.request("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    let hello = list.as_array().unwrap().iter().find(|one| one["content"] == "Hello").unwrap();
+    assert_ne!(hello["otid"], "hint", "the message itself has another otid");
+
     // A retry also works while the run is active.
     let slow = json!({"messages": [{"role": "user", "content": "slow", "otid": "two"}]});
     let run = gateway.request("POST", &format!("{path}/async"), &slow).await;
@@ -268,4 +318,81 @@ async fn retried_request_starts_one_run() {
     gateway.permits.add_permits(1);
     let response = gateway.request("POST", &path, &slow).await;
     assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_name_their_sender_their_otid_and_failures() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({"name": "Ada"})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let message = |name: &str| {
+        json!({"messages": [
+            {"role": "user", "content": "What is the weather?", "name": name,
+             "sender_id": "identity-1", "otid": "one"},
+        ]})
+    };
+    let response = gateway.request("POST", &path, &message("Bob")).await;
+    let list = gateway.request("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    let list = list.as_array().unwrap();
+    let head = |message: &Value| {
+        [&message["name"], &message["sender_id"], &message["is_err"]].map(Clone::clone)
+    };
+    assert_eq!(head(&list[0]), [json!("Bob"), json!("identity-1"), json!(false)]);
+    assert_eq!(list[0]["otid"], "one");
+    let mut otids = std::collections::HashSet::new();
+    for message in list {
+        let kind = message["message_type"].as_str().unwrap();
+        let expected = match kind {
+            "user_message" => continue,
+            "tool_return_message" => [json!("get_weather"), json!(null), json!(false)],
+            _ => [json!("Ada"), json!(agent), json!(false)],
+        };
+        assert_eq!(head(message), expected, "{message}");
+        assert!(otids.insert(message["otid"].as_str().unwrap()), "{message}");
+    }
+    assert_eq!(otids.len(), 7);
+    assert_eq!(response["messages"][0]["otid"], list[1]["otid"]);
+    // The name is part of the content that the otid identifies.
+    let (status, error) = gateway.try_request("POST", &path, &message("Eve")).await;
+    assert_eq!(status, 409, "{error}");
+
+    // All pieces of a streamed message have the members of the whole message.
+    let mut body = user_message("What is the weather, piece by piece?");
+    body["stream_tokens"] = json!(true);
+    let pieces = gateway.stream(&format!("{path}/stream"), &body).await;
+    let list = gateway.request("GET", &path, &json!(null)).await;
+    for piece in pieces.iter().filter(|piece| piece["message_type"] == "reasoning_message") {
+        let whole = list.as_array().unwrap().iter().find(|one| one["id"] == piece["id"]).unwrap();
+        for member in ["name", "sender_id", "is_err", "otid", "source"] {
+            assert_eq!(piece[member], whole[member], "{member} of {piece}");
+        }
+    }
+    // The model calls a tool that this agent does not have.
+    let failed = gateway.send_message(&agent, "What does the clock say?").await;
+    let returned = &failed["messages"][3];
+    assert_eq!((&returned["status"], &returned["is_err"]), (&json!("error"), &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reflections_are_reasoning_of_a_non_reasoner_model() {
+    let gateway = AgentGateway::open().await;
+    let reflection =
+        json!({"cadence": "after_tool", "promptTemplate": "Hello, note it.", "keepLast": 0});
+    let reasoning = json!({"level": "low", "reflection": reflection});
+    let agent = gateway.agent(&json!({"throughline": {"reasoning": reasoning}})).await;
+    let response = gateway.send_message(&agent, "What is the weather?").await;
+    let messages = response["messages"].as_array().unwrap();
+    let notes: Vec<&Value> =
+        messages.iter().filter(|one| one["source"] == "non_reasoner_model").collect();
+    let [note] = notes[..] else { panic!("{messages:#?}") };
+    assert_eq!(note["message_type"], "reasoning_message");
+    assert_eq!(note["reasoning"], "You said: Hello, note it.");
+    assert_eq!(note["sender_id"], agent);
+    let natives = messages.iter().filter(|one| one["source"] == "reasoner_model").count();
+    assert_eq!(natives, 4, "native Thoughts keep their source");
+    // The list contains the note after the tool result that it is about.
+    let path = format!("/v1/agents/{agent}/messages?order=asc");
+    let list = gateway.request("GET", &path, &json!(null)).await;
+    let ids = |list: &[Value]| list.iter().map(|one| one["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&list.as_array().unwrap()[1..]), ids(messages));
 }

@@ -4,6 +4,7 @@ mod agents;
 mod console;
 mod conversations;
 mod decisions;
+mod history;
 mod keys;
 mod lists;
 mod messages;

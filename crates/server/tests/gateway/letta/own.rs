@@ -92,6 +92,16 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
         }
     }
     assert_eq!(*gateway.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
+    // Settings cannot refer to another tenant's objects at the provider.
+    let mut referring = forged.clone();
+    for agent in referring["casting"]["agents"].as_object_mut().unwrap().values_mut() {
+        let extras = json!({"previous_response_id": "resp_1"});
+        agent["reasoning"] = json!({"native": {"providerExtras": extras}});
+    }
+    let (status, body) = gateway.send("us", "POST", "/v1/throughline/snapshots", &referring).await;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    assert_eq!(status, 422, "{body}");
+    assert!(body.contains("providerExtras refers to an object"), "{body}");
     // This tenant's agent gets no other tool, although the document lists one.
     let mailless_agent = gateway.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
@@ -162,7 +172,9 @@ async fn question_can_be_listed_and_answered() {
     }
     let right = json!({"answers": {"Which?": {"values": ["Two"]}}, "answeredBy": "me"});
     let answer = gateway.request("POST", &path, &right).await;
-    assert_eq!((&answer["status"], &answer["answeredBy"]), (&json!("executed"), &json!("me")));
+    // The run continues in the background, so the model may already have the answer.
+    let statuses = [json!("answered"), json!("executed")];
+    assert!(statuses.contains(&answer["status"]) && answer["answeredBy"] == "me", "{answer}");
     let (status, error) = gateway.try_request("POST", &path, &right).await;
     assert!(matches!(status, 404 | 409), "answered twice: {status} {error}");
     let frames = gateway
@@ -170,6 +182,9 @@ async fn question_can_be_listed_and_answered() {
         .await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
     assert_eq!(gateway.request("GET", "/v1/throughline/questions", &json!(null)).await, json!([]));
+    let state = format!("/v1/throughline/runs/{}/state", run_of(&response));
+    let state = gateway.request("GET", &state, &json!(null)).await;
+    assert_eq!(state["pendingUserQuestions"][0]["status"], "executed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,4 +249,61 @@ async fn fork_and_rewind_keep_all_records() {
         let (status, error) = gateway.try_request("POST", &format!("{own}/rewind"), &wrong).await;
         assert_eq!(status, 422, "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_sets_ctx_and_tracing_of_its_run() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let mut body = user_message("Hello");
+    let tracing = json!({"enabled": true, "mode": "batched", "logData": false});
+    body["throughline"] = json!({"ctx": {"customer": 4711}, "tracing": tracing});
+    let path = format!("/v1/agents/{agent}/messages");
+    let response = gateway.request("POST", &path, &body).await;
+    let state = format!("/v1/throughline/runs/{}/state", run_of(&response));
+    let state = gateway.request("GET", &state, &json!(null)).await;
+    assert_eq!(state["ctx"]["customer"], 4711);
+    let us = throughline_core::Tenant::from("us");
+    let run = throughline_core::LogId::from(run_of(&response));
+    let stored = throughline_core::Store::read(&gateway.journal, &us, &run, 0, 1).await.unwrap();
+    let stored: Value = serde_json::from_slice(stored[0].content.bytes().unwrap()).unwrap();
+    assert_eq!(stored["tracing"], tracing);
+    // A restored snapshot keeps only these settings.
+    let snapshot = format!("/v1/throughline/runs/{}/snapshot", run_of(&response));
+    let mut snapshot = gateway.request("GET", &snapshot, &json!(null)).await;
+    let forged = json!({"enabled": false, "logData": false, "threadId": "x"});
+    snapshot["casting"]["tracing"] = forged;
+    let restored = gateway.request("POST", "/v1/throughline/snapshots", &snapshot).await;
+    let run = throughline_core::LogId::from(restored["id"].as_str().unwrap());
+    let stored = throughline_core::Store::read(&gateway.journal, &us, &run, 0, 1).await.unwrap();
+    let stored: Value = serde_json::from_slice(stored[0].content.bytes().unwrap()).unwrap();
+    assert_eq!(stored["tracing"], json!({"enabled": true, "logData": false}));
+    // A caller cannot use the runtime's keys, cannot turn off or relabel the operator's traces, and
+    // cannot choose where the server sends data.
+    let file = json!({"enabled": true, "sink": {"type": "file", "path": "/etc"}});
+    let web = json!({"enabled": true, "sink": {"type": "http", "url": "http://169.254.169.254/"}});
+    let named = json!({"type": "custom", "name": "audit"});
+    let secret = json!({"enabled": true, "sink": {"type": "http", "headers": {"a": "b"}}});
+    for (own, problem) in [
+        (json!({"ctx": {"__run": "x"}}), "ctx.__run"),
+        (json!({"ctx": [1]}), "throughline.ctx: must be an object"),
+        (json!({"tracing": file}), "sink: only the operator"),
+        (json!({"tracing": web}), "sink: only the operator"),
+        (json!({"tracing": {"enabled": true, "sink": named}}), "sink: only the operator"),
+        (json!({"tracing": {"enabled": false}}), "enabled: only the operator"),
+        (json!({"tracing": {"enabled": true, "threadId": "x"}}), "threadId: only the operator"),
+        (json!({"tracing": secret}), "is a credential"),
+        (json!({"tracing": {"mode": "batched"}}), "enabled"),
+    ] {
+        let mut body = user_message("Hello");
+        body["throughline"] = own.clone();
+        let (status, error) = gateway.try_request("POST", &path, &body).await;
+        assert_eq!(status, 422, "{own}: {error}");
+        assert!(error.to_string().contains(problem), "{own}: {error}");
+    }
+    let body =
+        json!({"name": "Eve", "model": "claude-sonnet-4-5", "throughline": {"tracing": web}});
+    let (status, error) = gateway.try_request("POST", "/v1/agents/", &body).await;
+    assert_eq!(status, 422, "{error}");
+    assert!(error.to_string().contains("sink: only the operator"), "{error}");
 }

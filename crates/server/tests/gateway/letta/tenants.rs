@@ -10,7 +10,7 @@ use throughline_testkit::figure;
 use crate::letta::scene::{AgentGateway, user_message};
 
 /// Routes without object ids, each with the response text expected for a tenant without objects.
-const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
+const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 23] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),
@@ -31,6 +31,7 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
     ("GET", "/v1/throughline/journal/export", "throughline-export"),
     ("GET", "/v1/throughline/keys", r#""keys":[]"#),
     ("GET", "/v1/throughline/usage/hours", r#""hours":[]"#),
+    ("GET", "/v1/throughline/sim/ledger", "covers all tenants"),
     ("GET", "/v1/throughline/doctor", "anthropic-messages"),
     ("POST", "/v1/throughline/doctor", "paste one"),
 ];

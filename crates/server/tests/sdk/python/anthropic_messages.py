@@ -51,4 +51,5 @@ class Client:
         return [{"role": "assistant", "content": kept}]
 
 
-main(Client)
+if __name__ == "__main__":
+    main(Client)

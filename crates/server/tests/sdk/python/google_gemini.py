@@ -72,4 +72,5 @@ class Client:
         return [types.Content(role="model", parts=kept)]
 
 
-main(Client)
+if __name__ == "__main__":
+    main(Client)

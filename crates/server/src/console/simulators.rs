@@ -1,0 +1,21 @@
+//! Serves the ledger of the built-in simulators.
+
+use crate::access::Admission;
+use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
+
+/// Returns the ledger entries after the request number in the query. The ledger covers the requests
+/// of all tenants, so only a gateway without keys that serves this machine alone returns it.
+pub(crate) fn ledger(request: &ApiRequest<'_>) -> ApiResult {
+    let is_private = request.caller.admission == Admission::Open && !request.gateway.allow_open;
+    if !is_private {
+        return Err(ApiError::new(
+            403,
+            "the simulators' ledger covers all tenants, so only a gateway without keys for this \
+             machine returns it; start `throughline sim` and read its /sim/ledger instead",
+        ));
+    }
+    let simulators = request.api.simulators.as_ref();
+    let simulators =
+        simulators.ok_or_else(|| ApiError::new(501, "this server has no built-in simulators"))?;
+    Ok(json_response(&simulators.ledger(request.query_number("after").unwrap_or_default())))
+}

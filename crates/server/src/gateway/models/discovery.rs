@@ -1,0 +1,268 @@
+//! Fetches the model lists of providers, and caches them.
+//!
+//! A list is fetched with the gateway's own key, when a client requests a list and the cached one
+//! has expired. If the provider does not answer in time, the list contains the last models that the
+//! provider returned, or else the known models of the catalog.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use throughline_codec::KnownModel;
+use throughline_core::{UpstreamRequest, Wire};
+use throughline_json::{Name, Node, Tree};
+use tokio::time::{Instant, timeout};
+
+use crate::gateway::Gateway;
+use crate::routing::ModelSource;
+use crate::sync::lock;
+
+/// Time limit of a fetch. Claude Code waits three seconds for a model list.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Lifetime of a fetched list.
+const LIFETIME: Duration = Duration::from_mins(10);
+/// Delay before the next attempt after a failed fetch.
+const RETRY_DELAY: Duration = Duration::from_mins(1);
+/// Maximum size of a provider's list in bytes.
+const LARGEST_LIST: usize = 4 << 20;
+/// Maximum number of models in a provider's list.
+const MOST_MODELS: usize = 2_000;
+/// Maximum length of a model's id in bytes.
+const LONGEST_ID: usize = 256;
+
+/// A model as its provider describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProviderModel {
+    /// The provider's name for the model.
+    pub(crate) id: Name,
+    pub(crate) title: Option<Name>,
+    pub(crate) context: Option<u64>,
+    pub(crate) output: Option<u64>,
+    /// The release date, such as `2026-07-24`.
+    pub(crate) released: Option<Name>,
+}
+
+/// The cached model lists of all providers, by endpoint.
+#[derive(Default)]
+pub(crate) struct ModelDiscovery {
+    lists: Mutex<HashMap<Name, Arc<tokio::sync::Mutex<CachedList>>>>,
+}
+
+#[derive(Default)]
+struct CachedList {
+    models: Option<Arc<Vec<ProviderModel>>>,
+    expires: Option<Instant>,
+}
+
+impl ModelDiscovery {
+    /// Returns the models of a provider. Concurrent callers share one fetch.
+    pub(super) async fn models(
+        &self,
+        gateway: &Gateway,
+        source: &ModelSource,
+    ) -> Arc<Vec<ProviderModel>> {
+        let path = list_path(source).filter(|_| !source.needs_callers_key);
+        let Some(path) = path else { return Arc::new(known_models(source)) };
+        let endpoint = source.target.endpoint.clone();
+        let list = Arc::clone(lock(&self.lists).entry(endpoint).or_default());
+        let mut list = list.lock().await;
+        if list.expires.is_none_or(|expires| Instant::now() >= expires) {
+            let fetched = timeout(FETCH_TIMEOUT, fetch(gateway, source, path)).await;
+            let fetched = fetched.ok().flatten().filter(|models| !models.is_empty());
+            let delay = if fetched.is_some() { LIFETIME } else { RETRY_DELAY };
+            list.expires = Some(Instant::now() + delay);
+            if let Some(models) = fetched {
+                list.models = Some(Arc::new(models));
+            }
+        }
+        list.models.clone().unwrap_or_else(|| Arc::new(known_models(source)))
+    }
+}
+
+/// Returns the path of a provider's model list; `None` if its wire has no list.
+fn list_path(source: &ModelSource) -> Option<&'static str> {
+    let provider = &source.target.provider;
+    match provider.wire.as_str() {
+        "anthropic-messages" if provider.dialect.model_in_path => None,
+        "anthropic-messages" => Some("/v1/models?limit=1000"),
+        "openai-responses" | "openai-chat" => Some("/models"),
+        // Vertex has no list of the models that an account can use.
+        "gemini" if provider.base_url.contains("aiplatform") => None,
+        "gemini" => Some("/v1beta/models?pageSize=1000"),
+        _ => None,
+    }
+}
+
+/// Returns the models of the catalog that a provider serves.
+fn known_models(source: &ModelSource) -> Vec<ProviderModel> {
+    let provider = &*source.target.provider.name;
+    let rows = KnownModel::all().iter().filter(|row| row.provider.as_deref() == Some(provider));
+    rows.map(|row| ProviderModel { id: Name::from(&*row.name), ..ProviderModel::default() })
+        .collect()
+}
+
+/// Fetches a provider's list; `None` if the provider returns no valid list.
+async fn fetch(gateway: &Gateway, source: &ModelSource, path: &str) -> Option<Vec<ProviderModel>> {
+    let header = |name: &str, value: &str| (Name::from(name), Name::from(value));
+    let mut headers = vec![header("accept", "application/json")];
+    headers.push(header("accept-encoding", "identity"));
+    if source.target.provider.wire == Wire::ANTHROPIC_MESSAGES {
+        headers.push(header("anthropic-version", "2023-06-01"));
+    }
+    let request = UpstreamRequest {
+        endpoint: source.target.endpoint.clone(),
+        // Failures count for this name, so that they never interrupt calls of a model.
+        model: Some(Name::from("(model list)")),
+        method: "GET".into(),
+        path: Name::from(path),
+        headers,
+        body: Bytes::new(),
+        credential: None,
+    };
+    let answer = gateway.upstream.send(request).await.ok()?;
+    if answer.status != 200 {
+        return None;
+    }
+    let (mut chunks, mut body) = (answer.body, BytesMut::new());
+    while let Some(chunk) = chunks.next().await {
+        body.extend_from_slice(&chunk.ok()?);
+        if body.len() > LARGEST_LIST {
+            return None;
+        }
+    }
+    read_list(body.freeze())
+}
+
+/// Reads a list in the format of any provider.
+fn read_list(body: Bytes) -> Option<Vec<ProviderModel>> {
+    let tree = Tree::parse(body).ok()?;
+    let root = tree.root();
+    let list = root.get("data").or_else(|| root.get("models")).filter(|list| list.is_array())?;
+    Some(list.elements().filter_map(read_model).take(MOST_MODELS).collect())
+}
+
+fn read_model(model: Node<'_>) -> Option<ProviderModel> {
+    let name = model.name_of("name");
+    let id = model.name_of("id").or_else(|| name.clone())?;
+    let id = Name::from(id.strip_prefix("models/").unwrap_or(&id));
+    let is_id = |c: char| c.is_ascii_graphic();
+    if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(is_id) {
+        return None;
+    }
+    // Google also lists models that only embed text or generate images.
+    if let Some(methods) = model.get("supportedGenerationMethods")
+        && !methods.elements().any(|method| method.is("generateContent"))
+    {
+        return None;
+    }
+    let number = |keys: &[&str]| keys.iter().find_map(|key| model.get(key)?.u64());
+    let titles = [model.name_of("display_name"), model.name_of("displayName"), name];
+    let title = titles.into_iter().flatten().next().filter(|title| !title.starts_with("models/"));
+    let top = || model.at("/top_provider/max_completion_tokens")?.u64();
+    // Only Anthropic's models have a `type`; elsewhere `max_tokens` has other meanings.
+    let max_tokens = model.get("type").filter(|kind| kind.is("model"));
+    let max_tokens = || max_tokens.and_then(|_| number(&["max_tokens"]));
+    Some(ProviderModel {
+        title: title.filter(|title| title.len() <= LONGEST_ID),
+        context: number(&[
+            "max_input_tokens",
+            "inputTokenLimit",
+            "context_length",
+            "context_window",
+            "max_context_length",
+            "max_model_len",
+        ]),
+        output: number(&["outputTokenLimit", "max_output_tokens"]).or_else(max_tokens).or_else(top),
+        released: read_date(model),
+        id,
+    })
+}
+
+/// Reads the release date. The epoch stands for an unknown date.
+fn read_date(model: Node<'_>) -> Option<Name> {
+    let text = model.name_of("created_at");
+    let text = text.and_then(|text| text.get(..10).map(str::to_owned));
+    let seconds = || i64::try_from(model.get("created")?.u64()?).ok();
+    let date = match text {
+        Some(text) => text.parse::<jiff::civil::Date>().ok()?,
+        None => {
+            let time = jiff::Timestamp::from_second(seconds()?).ok()?;
+            time.to_zoned(jiff::tz::TimeZone::UTC).date()
+        }
+    };
+    (date.year() > 1970).then(|| date.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn read(body: &str) -> Vec<ProviderModel> {
+        read_list(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn lists_of_all_providers_are_read() {
+        let anthropic = read(
+            r#"{"data": [{"type": "model", "id": "claude-x", "display_name": "Claude X",
+            "created_at": "2026-07-24T00:00:00Z", "max_input_tokens": 7, "max_tokens": 3}]}"#,
+        );
+        let expected = ProviderModel {
+            id: "claude-x".into(),
+            title: Some("Claude X".into()),
+            context: Some(7),
+            output: Some(3),
+            released: Some("2026-07-24".into()),
+        };
+        assert_eq!(anthropic, [expected]);
+        let openai = read(
+            r#"{"object": "list", "data": [{"id": "gpt-x", "object": "model",
+            "created": 1784851200, "max_tokens": 9}]}"#,
+        );
+        let expected = ProviderModel {
+            id: "gpt-x".into(),
+            released: Some("2026-07-24".into()),
+            ..ProviderModel::default()
+        };
+        assert_eq!(openai, [expected]);
+        let gemini = read(
+            r#"{"models": [
+            {"name": "models/gemini-x", "displayName": "Gemini X", "inputTokenLimit": 7,
+             "outputTokenLimit": 3, "supportedGenerationMethods": ["generateContent"]},
+            {"name": "models/embedding-x", "supportedGenerationMethods": ["embedContent"]}]}"#,
+        );
+        let expected = ProviderModel {
+            id: "gemini-x".into(),
+            title: Some("Gemini X".into()),
+            context: Some(7),
+            output: Some(3),
+            released: None,
+        };
+        assert_eq!(gemini, [expected]);
+        let router = read(
+            r#"{"data": [{"id": "a/b", "name": "A: B", "created": 0, "context_length": 7,
+            "top_provider": {"max_completion_tokens": 3}}]}"#,
+        );
+        let expected = ProviderModel {
+            id: "a/b".into(),
+            title: Some("A: B".into()),
+            context: Some(7),
+            output: Some(3),
+            released: None,
+        };
+        assert_eq!(router, [expected]);
+    }
+
+    #[test]
+    fn invalid_lists_and_models_are_ignored() {
+        for body in ["", "[]", "{}", r#"{"data": {}}"#, r#"{"error": {"message": "no"}}"#] {
+            assert_eq!(read_list(Bytes::copy_from_slice(body.as_bytes())), None, "{body}");
+        }
+        let odd = r#"{"data": [{"id": ""}, {"id": 3}, {}, {"id": "a b"}, {"id": "a\nb"}, 7]}"#;
+        assert_eq!(read(odd), []);
+    }
+}
