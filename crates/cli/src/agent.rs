@@ -14,14 +14,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use throughline_agent::{Ports, RunCommand, RunError, Runner, State, Watcher};
-use throughline_codec::Catalog;
 use throughline_core::{
     CostEstimator, LogId, Model, ModelError, ModelErrorKind, ModelRegistry, Record, Store as _,
     Tenant, Upstream, Usage,
 };
 use throughline_provider::{EndpointModels, Http};
 use throughline_server::{ModelRouter as _, Prices as _, RouteTarget};
-use throughline_sim::Simulator;
+use throughline_sim::{Script, Simulator};
 use throughline_spec::RedactionPolicy;
 use throughline_store::{Journal, open};
 use tokio::runtime::Builder;
@@ -38,6 +37,7 @@ use crate::args::StoreArgs;
 use crate::config::prices::PriceTable;
 use crate::config::{self, Config};
 use crate::print::failure::{Failure, Result};
+use crate::print::text;
 use crate::router::{ConfigRouter, endpoints};
 use crate::store::{IfMissing, open_failure, open_options, runtime, store_failure};
 use crate::tracing::ProcessTraces;
@@ -104,9 +104,12 @@ impl AgentContext {
                 (Runner::new(store, Arc::new(NoModels), store_ports(&journal)), None, None)
             }
             ModelAccess::Models(tools) => {
-                let simulator = simulator().await?;
+                if let Some(warning) = config.catalog.warning() {
+                    text::note(&warning);
+                }
+                let simulator = simulator(&config, Script::default()).await?;
                 let upstream = Arc::new(upstream(&config, &simulator)?);
-                let traces = ProcessTraces::new(&config.tracing, policy.clone(), &journal)?;
+                let traces = ProcessTraces::new(&config.tracing, policy.clone(), &journal, true)?;
                 let runner = self::runner(&config, &journal, upstream);
                 (runner.with_tools(tools.open().await?), Some(simulator), traces)
             }
@@ -170,14 +173,16 @@ impl AgentContext {
     }
 }
 
-pub(crate) async fn simulator() -> Result<Simulator> {
-    let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
+/// Starts the simulators with the catalog of the configuration.
+pub(crate) async fn simulator(config: &Config, script: Script) -> Result<Simulator> {
+    let catalog = config.catalog.shared.clone();
+    let options = throughline_sim::Options { catalog, script, ..Default::default() };
+    let simulator = throughline_sim::start(options).await;
     Ok(simulator.context("cannot start the simulators")?)
 }
 
 fn config_router(config: &Config) -> ConfigRouter {
-    let catalog = Arc::new(Catalog::builtin().clone());
-    ConfigRouter { routes: config.routes.clone(), catalog }
+    ConfigRouter::new(config.routes.clone(), config.catalog.shared.clone())
 }
 
 /// Builds the HTTP client for the configured and the simulated endpoints.
@@ -210,7 +215,7 @@ struct PriceEstimator {
 impl CostEstimator for PriceEstimator {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         let target = self.router.reach(model).ok()?.into_iter().next()?;
-        let price = self.prices.price(&target.account, &target.model)?;
+        let price = self.prices.price(&target.charged_provider(), &target.model)?;
         // `Price::of` returns millionths of a micro-dollar.
         #[expect(clippy::cast_precision_loss, reason = "a sum of dollars needs fewer digits")]
         let cost = price.of(usage) as f64;
@@ -220,7 +225,7 @@ impl CostEstimator for PriceEstimator {
 
 /// Resolves model names with the configured routes.
 fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
-    let (router, catalog) = (config_router(config), Catalog::builtin());
+    let (router, catalog) = (config_router(config), config.catalog.shared.clone());
     EndpointModels::new(upstream, move |model| {
         let unknown = |message: String| ModelError::new(ModelErrorKind::Other, message);
         // Agent commands have no HTTP caller, so endpoints that need a caller's key cannot be used.
@@ -231,9 +236,15 @@ fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
             let advice = variable.unwrap_or_else(|| "configure one in throughline.toml".to_owned());
             return Err(unknown(format!("no API key for {}; {advice}", missing.endpoint)));
         }
+        let catalog = catalog.current();
         let target =
             |to: RouteTarget| (to.endpoint, catalog.target(&to.provider, &to.model, &to.account));
-        Ok(usable.into_iter().map(target).collect())
+        // Agents try the accounts of a pool in the order of the configuration.
+        let accounts = usable.into_iter().flat_map(|target| match router.pool(&target) {
+            Some(pool) => target.at_accounts(&pool),
+            None => vec![target],
+        });
+        Ok(accounts.map(target).collect())
     })
 }
 

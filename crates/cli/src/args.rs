@@ -1,6 +1,8 @@
 //! Command-line options.
 
 mod agent;
+mod catalog;
+mod connect;
 mod doctor;
 mod gateway;
 mod store;
@@ -11,11 +13,14 @@ use std::path::PathBuf;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::Timestamp;
-use throughline_codec::CODECS;
+use throughline_codec::{CODECS, HistoryFormat};
 use throughline_core::Wire;
+use throughline_json::StringEnum as _;
 use throughline_sim::Fault;
 
 pub(crate) use self::agent::*;
+pub(crate) use self::catalog::*;
+pub(crate) use self::connect::*;
 pub(crate) use self::doctor::*;
 pub(crate) use self::gateway::*;
 pub(crate) use self::store::*;
@@ -51,13 +56,20 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Simulate the provider APIs locally, including Seals and errors; needs no keys and no network
     Sim(Sim),
+    /// Measure how well a gateway preserves reasoning, with simulators as its providers
+    Fidelity(Fidelity),
     /// Run the gateway: accept any supported API, route to any provider, and replay reasoning
     /// correctly
     Serve(Serve),
+    /// Point a client such as Claude Code or Codex at the gateway: print, write or undo its
+    /// settings, or run it
+    Connect(Connect),
     /// Run an agent that can call tools, ask questions, request approvals, and resume after a crash
     Run(Run),
-    /// Resume a run, or follow a run that another process owns
+    /// Resume a run from the store or from a snapshot, or follow a run that another process owns
     Resume(Resume),
+    /// Export a run as a file from which another store can resume it
+    Snapshot(SnapshotArgs),
     /// List pending questions and approvals
     Inbox(Inbox),
     /// Answer an agent's question
@@ -101,6 +113,9 @@ pub(crate) enum Command {
     /// Check or show the gateway's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Show, check, install or sign a catalog of providers and model families
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Create, list or revoke API keys for the gateway
     #[command(subcommand)]
     Keys(Keys),
@@ -130,6 +145,9 @@ pub(crate) struct Show {
     /// Wire protocol of the document [default: detected from the document]
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
+    /// Read a conversation in this documented format instead of a request, response or stream
+    #[arg(long, value_parser = history_format(), value_name = "FORMAT", conflicts_with = "wire")]
+    pub(crate) from: Option<HistoryFormat>,
     /// Provider that received or sent the document [default: the first provider that uses the wire
     /// protocol]
     #[arg(long, value_name = "PROVIDER")]
@@ -144,6 +162,8 @@ pub(crate) struct Show {
     /// Show long texts in full instead of shortening them
     #[arg(long)]
     pub(crate) full: bool,
+    #[command(flatten)]
+    pub(crate) catalog: CatalogArgs,
     /// Request, response or stream to show, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -152,9 +172,9 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/translate.md"))]
 pub(crate) struct Translate {
-    /// Wire protocol of the input request
-    #[arg(long, value_parser = wire(), value_name = "WIRE")]
-    pub(crate) from: Wire,
+    /// Wire protocol of the input request, or the documented format of a conversation
+    #[arg(long, value_parser = document_source(), value_name = "WIRE|FORMAT")]
+    pub(crate) from: DocumentSource,
     /// Wire protocol of the translated request
     #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) to: Wire,
@@ -165,6 +185,10 @@ pub(crate) struct Translate {
     /// wire protocol of --from]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) from_provider: Option<String>,
+    /// Model that issued the Seals in a conversation of a documented format [default: the target
+    /// model, if the provider stays the same]
+    #[arg(long, value_name = "MODEL", value_parser = non_empty())]
+    pub(crate) from_model: Option<String>,
     /// Target provider [default: the --from-provider if --from and --to are the same, else the
     /// first provider that uses the wire protocol of --to]
     #[arg(long, value_name = "PROVIDER")]
@@ -173,6 +197,8 @@ pub(crate) struct Translate {
     /// [default: text on standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) fates: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) catalog: CatalogArgs,
     /// Request to translate, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -200,6 +226,43 @@ pub(crate) struct Sim {
     /// 2026-09-01]
     #[arg(long, value_name = "DATE", value_parser = doctor::instant)]
     pub(crate) account_created: Option<Timestamp>,
+    #[command(flatten)]
+    pub(crate) catalog: CatalogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("args/help/fidelity.md"))]
+pub(crate) struct Fidelity {
+    /// Base URL of the gateway to measure
+    #[arg(long, value_name = "URL", value_parser = non_empty())]
+    pub(crate) gateway: String,
+    /// Name of the gateway in the results [default: its URL]
+    #[arg(long, value_name = "NAME", value_parser = non_empty())]
+    pub(crate) name: Option<String>,
+    /// IP address and port of the simulators that the gateway uses as its providers
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8128", value_parser = listen_address)]
+    pub(crate) listen: SocketAddr,
+    /// Environment variable that holds the gateway's API key [default: send the key `sim-key`]
+    #[arg(long, value_name = "NAME", value_parser = non_empty())]
+    pub(crate) key_env: Option<String>,
+    /// TOML file with the gateway's paths, headers and model names, and with what it does not
+    /// support
+    #[arg(long, value_name = "FILE")]
+    pub(crate) setup: Option<PathBuf>,
+    /// Measure only this wire: messages, responses, chat, gemini, converse or chat-translated;
+    /// repeatable [default: all]
+    #[arg(long, value_name = "WIRE", value_delimiter = ',', hide_possible_values = true, value_parser = ["messages", "responses", "chat", "gemini", "converse", "chat-translated"])]
+    pub(crate) wire: Vec<String>,
+    /// Measure only this case: tool-loop, parallel-calls, lossy-client, model-switch, prefix-change
+    /// or compaction; repeatable [default: all]
+    #[arg(long, value_name = "CASE", value_delimiter = ',', hide_possible_values = true, value_parser = ["tool-loop", "parallel-calls", "lossy-client", "model-switch", "prefix-change", "compaction"])]
+    pub(crate) case: Vec<String>,
+    /// Time in seconds to wait until the gateway answers
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) wait: u64,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -217,6 +280,41 @@ pub(crate) enum Format {
     Text,
     /// JSON
     Json,
+}
+
+/// The format of the input of `translate`.
+#[derive(Clone, Debug)]
+pub(crate) enum DocumentSource {
+    /// A request on this wire.
+    Wire(Wire),
+    /// A conversation in this documented format.
+    History(HistoryFormat),
+}
+
+impl DocumentSource {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Wire(wire) => wire.as_str(),
+            Self::History(format) => format.as_str(),
+        }
+    }
+}
+
+fn document_source() -> impl TypedValueParser<Value = DocumentSource> {
+    let wires = CODECS.iter().map(|codec| codec.wire().as_str().to_owned());
+    let formats = HistoryFormat::ALL.iter().map(|format| format.as_str().to_owned());
+    PossibleValuesParser::new(wires.chain(formats).collect::<Vec<_>>()).map(|name| {
+        match HistoryFormat::parse(&name) {
+            Some(format) => DocumentSource::History(format),
+            None => DocumentSource::Wire(Wire::new(name)),
+        }
+    })
+}
+
+pub(crate) fn history_format() -> impl TypedValueParser<Value = HistoryFormat> {
+    let names = HistoryFormat::ALL.iter().map(|format| format.as_str());
+    PossibleValuesParser::new(names.collect::<Vec<_>>())
+        .map(|name| HistoryFormat::parse(&name).unwrap_or(HistoryFormat::LlmMessage))
 }
 
 fn wire() -> impl TypedValueParser<Value = Wire> {

@@ -2,14 +2,17 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod catalog;
 pub(crate) mod config_check;
 pub(crate) mod config_show;
+pub(crate) mod connect;
 pub(crate) mod decide;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod erase;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod fidelity;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod inbox;
@@ -27,6 +30,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod sim;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod traces;
 pub(crate) mod translate;

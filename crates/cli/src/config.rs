@@ -1,11 +1,14 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider` and `tracing`
-//! parse the text. This module reads the file and the environment variables.
+//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`, `key`
+//! and `tracing` parse the text. This module reads the file and the environment variables.
 
 mod builtin;
+mod catalog;
 pub(crate) mod environment;
 pub(crate) mod file;
+mod key;
+pub(crate) mod pool;
 pub(crate) mod prices;
 mod provider;
 pub(crate) mod routes;
@@ -16,16 +19,22 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use throughline_codec::Catalog;
 use throughline_spec::RedactionPolicy;
-use throughline_tools::ToolDeclarations;
+use throughline_tools::{Problem, ToolDeclarations};
 
 use crate::config::environment::{folder, readable_variable};
 use crate::print::failure::{Failure, Result};
+use crate::print::text;
 
+#[cfg(test)]
+pub(crate) use self::builtin::providers as builtin_providers;
+pub(crate) use self::catalog::{
+    CatalogFile, CatalogFileError, CatalogSettings, FileStamp, InstalledCatalog, check_version,
+    read_bytes,
+};
 pub(crate) use self::file::price_table;
-pub(crate) use self::provider::shown_variable;
-pub(crate) use self::routes::{Credential, Endpoint, Routes};
+pub(crate) use self::key::shown_variable;
+pub(crate) use self::routes::{Credential, Endpoint, PoolSettings, Routes};
 pub(crate) use self::settings::{
     AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings,
 };
@@ -61,6 +70,8 @@ pub(crate) struct Config {
     /// The `[prices."MODEL"]` tables.
     pub(crate) prices: Prices,
     pub(crate) tracing: TracingSettings,
+    /// `[catalog]`, and the catalog in effect.
+    pub(crate) catalog: InstalledCatalog,
     /// Line numbers of the keys in the file, by key path.
     pub(crate) lines: BTreeMap<String, usize>,
 }
@@ -84,6 +95,48 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
 
 /// Reads the same file as `load` and returns the configuration with all its problems.
 pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
+    let (path, text) = read_text(file)?;
+    // The rest of the file may name providers of the installed catalog.
+    let settings = file::catalog_settings(&text, path.as_deref()).unwrap_or_default();
+    let catalog = InstalledCatalog::load(settings);
+    let mut parsed = file::read(&text, &catalog.shared.current(), &readable_variable);
+    if let Some(message) = catalog.warning() {
+        let line = parsed.config.lines.get("catalog").copied().unwrap_or(1);
+        parsed.warnings.insert(0, Problem { line, column: 1, message });
+    }
+    parsed.config.file = path;
+    parsed.config.catalog = catalog;
+    Ok(parsed)
+}
+
+/// Loads only the catalog in effect, for commands that need no other configuration. A problem in a
+/// default file does not stop these commands: they print a note and use the built-in rows.
+pub(crate) fn load_catalog(file: Option<&Path>) -> Result<InstalledCatalog> {
+    let settings = match load_catalog_settings(file) {
+        Err(failure) if file.is_none() => {
+            text::note(&format!("{failure}; only the built-in catalog is used"));
+            CatalogSettings::default()
+        }
+        settings => settings?,
+    };
+    let catalog = InstalledCatalog::load(settings);
+    if let Some(warning) = catalog.warning() {
+        text::note(&warning);
+    }
+    Ok(catalog)
+}
+
+/// Loads only the `[catalog]` table.
+pub(crate) fn load_catalog_settings(file: Option<&Path>) -> Result<CatalogSettings> {
+    let (path, text) = read_text(file)?;
+    file::catalog_settings(&text, path.as_deref()).map_err(|problem| {
+        let name = path.unwrap_or_default();
+        Failure::BadData(format!("{}:{problem}", name.display()))
+    })
+}
+
+/// Returns the path and the text of the configuration file; no path and no text if there is none.
+fn read_text(file: Option<&Path>) -> Result<(Option<PathBuf>, String)> {
     let found = match file {
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
@@ -92,10 +145,7 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
         None => find_config_file()?,
     };
     let (path, text) = found.unzip();
-    let text = text.unwrap_or_default();
-    let mut parsed = file::read(&text, Catalog::builtin(), &readable_variable);
-    parsed.config.file = path;
-    Ok(parsed)
+    Ok((path, text.unwrap_or_default()))
 }
 
 fn unreadable(file: &Path, error: &io::Error) -> Failure {

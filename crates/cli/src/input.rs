@@ -1,5 +1,6 @@
 //! Reads a document and detects its wire and type.
 
+pub(crate) mod documents;
 pub(crate) mod headers;
 pub(crate) mod past;
 pub(crate) mod recording;
@@ -163,11 +164,11 @@ pub(crate) fn kind_name(document: Document, framing: Option<Framing>) -> &'stati
 /// Returns a decode context for the model at the named provider, or else at the wire's default
 /// provider.
 pub(crate) fn decode_context(
+    rows: &RequestCatalog,
     wire: &Wire,
     provider: Option<&str>,
     model: &str,
 ) -> Result<DecodeContext> {
-    let rows = RequestCatalog::read(None)?;
     let row = match provider {
         Some(name) => rows.named(wire, name)?,
         None => rows.default(wire)?,

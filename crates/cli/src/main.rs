@@ -3,6 +3,8 @@
 mod agent;
 mod amount;
 mod args;
+mod catalog_watch;
+mod clients;
 mod clock;
 mod cmd;
 mod config;
@@ -16,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::args::{Command, ConfigCommand, Options, Traces};
+use crate::args::{CatalogCommand, Command, ConfigCommand, Options, Traces};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
@@ -40,9 +42,13 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
         Command::Rules(rules) => cmd::rules::run(rules).map(done),
         Command::Explain(explain) => cmd::explain::run(explain).map(done),
         Command::Sim(sim) => cmd::sim::run(sim).map(done),
+        // Exit code 1 is the verdict that the gateway lost something.
+        Command::Fidelity(options) => cmd::fidelity::run(options).map_err(Failure::into_usage),
         Command::Serve(serve) => cmd::serve::run(serve).map(done),
+        Command::Connect(options) => cmd::connect::run(options).map(done),
         Command::Run(options) => cmd::run::run(options).map(done),
         Command::Resume(options) => cmd::run::resume(options).map(done),
+        Command::Snapshot(snapshot) => cmd::snapshot::run(snapshot).map(done),
         Command::Inbox(inbox) => cmd::inbox::run(inbox).map(done),
         Command::Answer(answer) => cmd::decide::answer(answer).map(done),
         Command::Approve(approve) => cmd::decide::approve(approve).map(done),
@@ -66,6 +72,12 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
             cmd::config_check::run(check).map_err(Failure::into_usage)
         }
         Command::Config(ConfigCommand::Show(show)) => cmd::config_show::run(show).map(done),
+        Command::Catalog(CatalogCommand::Show(show)) => cmd::catalog::show(show).map(done),
+        Command::Catalog(CatalogCommand::Check(check)) => {
+            cmd::catalog::check(check).map_err(Failure::into_usage)
+        }
+        Command::Catalog(CatalogCommand::Update(update)) => cmd::catalog::update(update).map(done),
+        Command::Catalog(CatalogCommand::Sign(sign)) => cmd::catalog::sign(sign).map(done),
         Command::Keys(keys) => cmd::keys::run(keys).map(done),
         Command::Usage(usage) => cmd::usage::run(usage).map(done),
         Command::Traces(Traces::Export(export)) => cmd::traces::export(export).map(done),

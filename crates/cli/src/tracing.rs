@@ -48,13 +48,16 @@ pub(crate) struct ProcessTraces {
 }
 
 impl ProcessTraces {
-    /// Creates the configured tracer; `None` if tracing is disabled.
+    /// Creates the configured tracer; `None` if tracing is disabled. Without configured sinks, only
+    /// agents with their own sink are traced. `accepts_agent_sinks` is whether the user of this
+    /// process declares the agents.
     pub(crate) fn new(
         settings: &TracingSettings,
         policy: RedactionPolicy,
         journal: &Journal,
+        accepts_agent_sinks: bool,
     ) -> Result<Option<Arc<Self>>> {
-        if !settings.is_on() {
+        if !settings.enabled || settings.sinks.is_empty() && !accepts_agent_sinks {
             return Ok(None);
         }
         let sinks = sinks(settings)?;
@@ -65,6 +68,8 @@ impl ProcessTraces {
             mode: settings.mode,
             content: trace_options(settings, policy),
             sinks,
+            named_sinks: Vec::new(),
+            accepts_agent_sinks,
             patience: settings.patience,
         });
         Ok(Some(Arc::new(Self { tracer, calls, patience: settings.patience })))

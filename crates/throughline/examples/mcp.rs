@@ -51,6 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         run: "run_1".into(),
         call: "call_1".into(),
         agent: "example".into(),
+        ctx: Arc::default(),
         progress: Arc::new(|text: &str| println!("… {text}")),
     };
     let answer = tool.run(&args, &context).await;

@@ -9,10 +9,17 @@ mod support;
 
 use std::error::Error;
 
+use serde::Deserialize;
 use throughline::Tenant;
 use throughline::agent::{self, AgentConfig, OutputContract, RunRequest};
 use throughline::json::Json;
 use throughline::spec::RunEvent;
+
+/// The answer that the agent must give.
+#[derive(Deserialize)]
+struct Weather {
+    degrees: f64,
+}
 
 /// Script for a model that answers in prose, then with an invalid number, then correctly.
 const SCRIPT: &str = r#"
@@ -52,7 +59,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let state = runner.state(&us, &started.run).await?;
-    println!("{status}: {}", state.answer().unwrap_or_default());
+    let Ok(Weather { degrees }) = state.output() else { return Err("no valid answer".into()) };
+    println!("{status}: {degrees} degrees");
     println!("the thread has {} messages", state.smart_state().messages.len());
     Ok(())
 }

@@ -59,6 +59,7 @@ async fn main() -> Result<(), SyntaxError> {
         run: "run_1".into(),
         call: "call_1".into(),
         agent: "example".into(),
+        ctx: Arc::default(),
         progress: Arc::new(|text: &str| println!("… {text}")),
     };
     for (tool, args) in tools {

@@ -18,9 +18,9 @@ pub use throughline_agent::{
     GET_TOOL_RESPONSE, Gate, GateAttempts, GateRule, Handoff, HumanInTheLoop, HumanRequest,
     HumanRequestKind, Input, InvalidConfig, InvalidSnapshot, LengthTokenCounter, Listener,
     MANAGE_TODO_LIST, ModelAnswer, ModelUsage, Narrator, OpenCall, OpenCalls, OutputContract,
-    PermitFuture, Phase, Ports, Progress, Purpose, ReflectionState, Refusal, RefusalKind,
-    ResolvedRun, RunCommand, RunError, RunInput, RunRequest, RunSpec, RunStatus, Runner,
-    RuntimeProfile, Snapshot, Stage, StartedRun, State, Tool, ToolAnswer, ToolCompletion,
+    PermitFuture, Phase, PlacedMessage, Ports, Progress, Purpose, ReflectionState, Refusal,
+    RefusalKind, ResolvedRun, RunCommand, RunError, RunInput, RunRequest, RunSpec, RunStatus,
+    Runner, RuntimeProfile, Snapshot, Stage, StartedRun, State, Tool, ToolAnswer, ToolCompletion,
     ToolContext, ToolFuture, ToolRun, ToolSpec, UnknownOutcome, UsageTotals, Watcher, Window,
     WindowItem, function_tool, narrate, parse_snapshot, schema_of, sentence, step,
 };

@@ -63,12 +63,12 @@ pub use throughline_core::{
     Attachment, Binding, Body, Call, CallId, CallIds, Delta, Dialect, Digest, Direction,
     Disposition, ElisionReason, EncodedRequest, Envelope, Event, Evidence, Extra, Failure, Fate,
     ForcedTools, HostedStep, Identifier, Identity, Item, ItemId, ItemPosition, LogId, Media, Mode,
-    NativePart, NativeReasoning, Origin, Outcome, OutputFormat, PLAIN_TEXT, Part, Profile,
-    Provider, RawIdentity, ReasoningChannel, ReasoningFormat, ReasoningSource, ReasoningSwitch,
-    ReceivedRequest, ReplayForm, ReplayPolicy, Reply, Request, ReshapeKind, Role, SIDE_CHANNEL,
-    Seal, SealBinding, Settings, StopReason, Target, Tenant, Thought, ThoughtKind, ThoughtRecord,
-    ThreadSecret, TokenBudget, TokenCounter, ToolCall, ToolChoice, ToolResult, Usage, Vendor,
-    Warning, Wire,
+    NativePart, NativeReasoning, Origin, Outcome, OutputFormat, PLAIN_TEXT, Part, PlainReasoning,
+    PlainReplay, Profile, Provider, RawIdentity, ReasoningChannel, ReasoningFormat,
+    ReasoningSource, ReasoningSwitch, ReceivedRequest, ReplayForm, ReplayPolicy, Reply, Request,
+    ReshapeKind, Role, SIDE_CHANNEL, Seal, SealBinding, Settings, StopReason, Target, Tenant,
+    Thought, ThoughtKind, ThoughtRecord, ThreadSecret, TokenBudget, TokenCounter, ToolCall,
+    ToolChoice, ToolResult, Usage, Vendor, Warning, Wire,
 };
 pub use throughline_json::{Label, Name, Number};
 
@@ -76,10 +76,14 @@ pub use throughline_json::{Label, Name, Number};
 /// [`codec::Codec`].
 pub mod codec {
     pub use throughline_codec::{
-        AnthropicMessages, BedrockConverse, CODECS, Catalog, CatalogError, Codec, CodecError,
+        AnthropicMessages, BedrockConverse, CODECS, Catalog, CatalogError, CatalogKey,
+        CatalogProblem, CatalogSecret, CatalogUpdate, CatalogVersion, Codec, CodecError,
         DecodeContext, Decoder, Detection, Document, Encoder, Frame, FrameError, FrameWriter,
-        Framer, Framing, Gemini, OpenAiChat, OpenAiResponses, StreamDecoder, StreamEncoder, codec,
-        detect, error_message, events_from_reply,
+        Framer, Framing, Gemini, History, HistoryError, HistoryFormat, HistoryOwner, HistoryTurn,
+        InvalidCatalogKey, InvalidCatalogSecret, InvalidVersion, KnownModel, OpenAiChat,
+        OpenAiResponses, SharedCatalog, SignatureError, StreamDecoder, StreamEncoder, codec,
+        continuation_seal, continuation_token, continued_body, detect, error_message,
+        events_from_reply, join_replies, read_history, sign_catalog, verify_catalog,
     };
 }
 

@@ -10,9 +10,9 @@ use throughline_store::Journal;
 
 pub use throughline_replay::Finding as RestoreFinding;
 pub use throughline_replay::{
-    CallLog, CallRecord, CapturedSeals, Chain, ChainTurn, ClaimRewriter, Claims, Conversation,
-    ParentTurn, RandomnessError, Replay, ReplayError, RestoreIssue, RestoredCall, RestoredRequest,
-    Turn, VisibleDigests,
+    CallLog, CallRecord, CapturedSeals, Chain, ChainTurn, ClaimRewriter, Claims, CompactedInput,
+    Conversation, Expansion, ParentTurn, RandomnessError, Replay, ReplayError, RestoreIssue,
+    RestoredCall, RestoredRequest, Turn, VisibleDigests,
 };
 
 /// Creates a replay engine over a store. A gateway on the same store can restore reasoning that

@@ -7,15 +7,20 @@ use throughline_agent::{Runner, Watcher};
 use throughline_core::{LogId, Tenant};
 
 pub use throughline_core::{CompletedCall, TraceParent};
+pub use throughline_spec::{TraceSinkConfig, TraceSinkType, TracingConfig, TracingMode};
 pub use throughline_trace::Mode as DeliveryMode;
 pub use throughline_trace::{
-    BatchPhase, CallTracer, DeliveryReport, FileSink, FollowGuard, HttpSink, InvalidSink, OtlpSink,
-    Retry, SendFuture, Session, Sink, SinkError, SinkKind, SinkOptions, Span, SpanKind, Status,
-    TraceBatch, TraceOptions, Tracer, TracerOptions, Value, load_session, otlp_spans, send,
+    BatchPhase, COGNIPEER_URL, CallTracer, DeliveryReport, FileSink, FollowGuard, HttpSink,
+    InvalidSink, OtlpSink, Retry, SendFuture, Session, Sink, SinkError, SinkKind, SinkOptions,
+    Span, SpanKind, Status, TraceBatch, TraceOptions, Tracer, TracerOptions, Value, bearer,
+    load_session, otlp_spans, run_tracing, send,
 };
 
 /// Traces all runs that the runner drives from now on. Call [`Tracer::finish`] before the process
 /// ends, so that the last batches are delivered.
+///
+/// `examples/custom_sink.rs` uses this function. To give single agents their own sinks, use
+/// [`attach_tracer`] and [`TracerOptions::named_sinks`].
 pub fn attach(
     runner: &mut Runner,
     mode: DeliveryMode,
@@ -28,10 +33,18 @@ pub fn attach(
         mode,
         content,
         sinks,
+        named_sinks: Vec::new(),
+        accepts_agent_sinks: true,
         patience: Duration::from_secs(20),
     });
-    runner.watcher = Some(Arc::new(RunTraces(tracer.clone())));
+    attach_tracer(runner, &tracer);
     tracer
+}
+
+/// Makes the tracer follow all runs that the runner drives from now on. Agents and runs with a
+/// [`TracingConfig`] change the tracer's settings for their own traces.
+pub fn attach_tracer(runner: &mut Runner, tracer: &Tracer) {
+    runner.watcher = Some(Arc::new(RunTraces(tracer.clone())));
 }
 
 /// Makes the tracer follow each run that the runner drives.

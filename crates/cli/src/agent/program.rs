@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
-use throughline_json::Json;
+use throughline_json::{self as json, Json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -18,11 +18,14 @@ pub(crate) struct ShellTool {
 
 impl ShellTool {
     async fn execute(&self, args: &Json, context: &ToolContext) -> std::io::Result<ToolAnswer> {
+        let ctx = context.ctx.iter().map(|(key, value)| (&**key, value));
+        let ctx = json::object_of(ctx);
         let mut child = Command::new("sh")
             .arg("-c")
             .arg(&self.command)
             .env("THROUGHLINE_RUN", &*context.run)
             .env("THROUGHLINE_CALL", &*context.call)
+            .env("THROUGHLINE_CTX", ctx.as_str())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,5 +1,5 @@
-//! Options of the agent commands: `demo`, `run`, `resume`, `inbox`, `answer`, `approve`, `reject`,
-//! `cancel`, `narrate` and `traces`.
+//! Options of the agent commands: `demo`, `run`, `resume`, `snapshot`, `inbox`, `answer`,
+//! `approve`, `reject`, `cancel`, `narrate` and `traces`.
 
 use std::path::PathBuf;
 
@@ -47,6 +47,10 @@ pub(crate) struct Run {
     /// text; repeatable
     #[arg(long, value_name = "PATTERN", value_parser = non_empty())]
     pub(crate) approve: Vec<String>,
+    /// Store a value that tools can read, as KEY=VALUE; VALUE is JSON, or text if it is not valid
+    /// JSON; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = non_empty())]
+    pub(crate) ctx: Vec<String>,
     /// Run in the background and print only the run id
     #[arg(long, conflicts_with = "ask")]
     pub(crate) detach: bool,
@@ -67,7 +71,26 @@ pub(crate) struct Resume {
     pub(crate) model: Option<String>,
     #[command(flatten)]
     pub(crate) using: AgentArgs,
+    /// Restore the run from a snapshot file and resume it, or `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) snapshot: Option<PathBuf>,
     /// Id of the run to resume
+    #[arg(value_name = "RUN", value_parser = non_empty(), required_unless_present = "snapshot")]
+    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/snapshot.md"))]
+pub(crate) struct SnapshotArgs {
+    /// Output file, or `-` for standard output [default: -]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Label to store in the snapshot
+    #[arg(long, value_name = "TEXT", value_parser = non_empty())]
+    pub(crate) tag: Option<String>,
+    /// Id of the run to export
     #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use jiff::Timestamp;
+use throughline_codec::HistoryFormat;
 use throughline_core::Wire;
 use throughline_spec::RawInstant;
 
-use super::{Format, non_empty, wire};
+use super::{CatalogArgs, Format, history_format, non_empty, wire};
 
 /// Options that describe a request: its target, its headers and the conversation before it.
 #[derive(Debug, Args)]
@@ -42,6 +43,8 @@ pub(crate) struct RequestArgs {
     /// TOML file that adds model families or replaces built-in ones
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) profiles: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) catalog: CatalogArgs,
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +52,15 @@ pub(crate) struct RequestArgs {
 pub(crate) struct Audit {
     #[command(flatten)]
     pub(crate) request: RequestArgs,
+    /// Read a conversation in this documented format instead of a request; also audits the
+    /// reasoning of each assistant turn
+    #[arg(
+        long,
+        value_parser = history_format(),
+        value_name = "FORMAT",
+        conflicts_with_all = ["wire", "prior", "header"]
+    )]
+    pub(crate) from: Option<HistoryFormat>,
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
@@ -87,6 +99,8 @@ pub(crate) struct Rules {
     /// rules of that wire protocol
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
+    #[command(flatten)]
+    pub(crate) catalog: CatalogArgs,
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
@@ -95,6 +109,8 @@ pub(crate) struct Rules {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/explain.md"))]
 pub(crate) struct Explain {
+    #[command(flatten)]
+    pub(crate) catalog: CatalogArgs,
     /// Id of the rule; you can omit the part before the slash if the rest of the id is unique
     #[arg(value_name = "RULE")]
     pub(crate) rule: String,

@@ -23,6 +23,10 @@ pub(crate) struct Serve {
     /// overrides the configuration
     #[arg(long, value_name = "LEVEL", value_parser = log_level)]
     pub(crate) log: Option<LogLevel>,
+    /// TOML or JSON file with scripted responses of the built-in simulators, one per turn [default:
+    /// generated responses]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
 }

@@ -6,15 +6,18 @@ use std::time::Duration;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::{Value, json};
-use throughline_codec::Catalog;
+use throughline_core::PlainReplay;
 use throughline_json::Name;
 use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use crate::amount::{dollars, exact_bytes};
 use crate::args::{ConfigShow, LOG_LEVELS};
 use crate::config::environment::{default_url, variable};
+use crate::config::pool::{BALANCES, BOUND_POLICIES};
 use crate::config::prices::PriceTable;
-use crate::config::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
+use crate::config::routes::{
+    AccountSettings, Credential, Destination, Endpoint, PoolSettings, ProviderSettings, Route,
+};
 use crate::config::settings::{
     CAPTURE_MODES, PREFIX_POLICIES, Price, REPLAY_MODES, STORE_FAILURES, config_name,
 };
@@ -71,6 +74,14 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     put("agents.lease", shown_time(config.agents.lease));
     put("agents.max_steps", config.agents.max_steps.to_string());
     put("agents.max_runs_per_tenant", config.agents.max_runs_per_tenant.to_string());
+    let catalog = &config.catalog.settings;
+    if !catalog.trusted_keys.is_empty() {
+        let keys: Vec<Name> =
+            catalog.trusted_keys.iter().map(|key| key.to_string().into()).collect();
+        put("catalog.trusted_keys", shown_list(&keys));
+        let path = catalog.path().map(|path| path.display().to_string());
+        put("catalog.file", path.unwrap_or_else(|| "none".to_owned()));
+    }
     put("gateway.replay", config_name(REPLAY_MODES, &gateway.replay).to_owned());
     put("gateway.capture", config_name(CAPTURE_MODES, &gateway.capture).to_owned());
     put("gateway.prefix", config_name(PREFIX_POLICIES, &gateway.prefix).to_owned());
@@ -88,6 +99,23 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     let mut timeouts = gateway.timeouts;
     for (name, time) in timeouts.by_name() {
         put(&format!("gateway.timeouts.{name}"), shown_time(*time));
+    }
+    for provider in config.routes.providers().iter().filter(|provider| provider.line.is_some()) {
+        let key = |name: &str| format!("providers.{}.{name}", provider.name);
+        let mode = replay_plain(provider);
+        if mode != PlainReplay::Auto {
+            put(&key("replay_plain"), mode.as_str().to_owned());
+        }
+        if let Some(PoolSettings { options, .. }) = provider.pool.as_deref() {
+            put(&key("balance"), config_name(BALANCES, &options.balance).to_owned());
+            let policy = config_name(BOUND_POLICIES, &options.bound);
+            put(&key("when_unavailable"), policy.to_owned());
+            put(&key("cooldown"), shown_time(options.cooldown));
+        }
+        let tags = accepted_tags(provider);
+        if !tags.is_empty() {
+            put(&key("accepted_tags"), tags.join(", "));
+        }
     }
     let tracing = &config.tracing;
     if tracing.is_on() {
@@ -216,10 +244,39 @@ fn address(provider: &ProviderSettings) -> (&str, &str) {
     }
 }
 
+/// Returns the provider's setting for reasoning without a Seal.
+fn replay_plain(provider: &ProviderSettings) -> PlainReplay {
+    match &provider.endpoint {
+        Endpoint::Simulators => PlainReplay::default(),
+        Endpoint::Remote(row) => row.replay_plain,
+    }
+}
+
+/// Returns the tags of caller-supplied Thoughts that the provider accepts.
+fn accepted_tags(provider: &ProviderSettings) -> &[String] {
+    match &provider.endpoint {
+        Endpoint::Simulators => &[],
+        Endpoint::Remote(row) => &row.dialect.accepted_tags,
+    }
+}
+
 fn shown_key(provider: &ProviderSettings) -> String {
-    match &provider.credential {
+    match (&provider.pool, &provider.credential) {
+        (Some(pool), _) => {
+            let account = |account: &AccountSettings| {
+                let AccountSettings { name, credential, weight } = account;
+                format!("{name}: {}, weight {weight}", shown_credential(credential))
+            };
+            pool.accounts.iter().map(account).collect::<Vec<_>>().join("; ")
+        }
+        (None, Credential::Open) if provider.endpoint == Endpoint::Simulators => "none".to_owned(),
+        (None, credential) => shown_credential(credential),
+    }
+}
+
+fn shown_credential(credential: &Credential) -> String {
+    match credential {
         Credential::Callers => "the caller's".to_owned(),
-        Credential::Open if provider.endpoint == Endpoint::Simulators => "none".to_owned(),
         Credential::Open => "the caller's, or none".to_owned(),
         Credential::Own { variable: None, .. } => MASK.to_owned(),
         Credential::Own { variable: Some(name), .. } => shown_variable(name),
@@ -253,6 +310,9 @@ fn json_of(config: &Config, values: &[ConfigValue]) -> Value {
             "address": address,
             "key": shown_key(provider),
             "models": provider.models,
+            "replay_plain": replay_plain(provider).as_str(),
+            "accepted_tags": accepted_tags(provider),
+            "pool": provider.pool.as_ref().map(|pool| pool_json(pool)),
             "from": provider_source(provider),
         })
     };
@@ -270,6 +330,20 @@ fn json_of(config: &Config, values: &[ConfigValue]) -> Value {
     })
 }
 
+/// Returns the accounts of a pool and its settings, without keys.
+fn pool_json(pool: &PoolSettings) -> Value {
+    let account = |account: &AccountSettings| {
+        let AccountSettings { name, credential, weight } = account;
+        json!({ "name": name, "key": shown_credential(credential), "weight": weight })
+    };
+    json!({
+        "accounts": pool.accounts.iter().map(account).collect::<Vec<_>>(),
+        "balance": config_name(BALANCES, &pool.options.balance),
+        "when_unavailable": config_name(BOUND_POLICIES, &pool.options.bound),
+        "cooldown": shown_time(pool.options.cooldown),
+    })
+}
+
 /// A target that a model name resolves to.
 struct TargetRow<'r> {
     destination: &'r Destination,
@@ -282,7 +356,10 @@ struct TargetRow<'r> {
 impl<'r> TargetRow<'r> {
     fn new(config: &'r Config, destination: &'r Destination) -> Option<Self> {
         let provider = config.routes.provider(&destination.provider)?;
-        let wire = provider.row_for(&destination.model, Catalog::builtin())?.wire.to_string();
+        let wire = provider
+            .row_for(&destination.model, &config.catalog.shared.current())?
+            .wire
+            .to_string();
         let prices = PriceTable::with(config.prices.clone());
         let price = prices.known_price(&destination.provider, &destination.model);
         let (address, key) = (address(provider).1, shown_key(provider));

@@ -3,11 +3,11 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
-use throughline_codec::{CODECS, Catalog};
+use throughline_codec::CODECS;
 
 use crate::args::CommonArgs;
 use crate::config::environment::variable;
-use crate::config::{self, Config, Credential};
+use crate::config::{self, Config, Credential, InstalledCatalog};
 use crate::print::failure::Result;
 use crate::print::text::{count, stored_size};
 use crate::store::sqlite_file;
@@ -25,13 +25,15 @@ fn facts(options: &CommonArgs) -> ReportLines {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
     let rules: usize = CODECS.iter().map(|codec| codec.rules().len()).sum();
-    let rows = Catalog::builtin().providers().len();
+    let read = config::load(options.at.config.as_deref());
+    let catalog = read.as_ref().map(|config| config.catalog.clone()).unwrap_or_default();
+    let rows = catalog.shared.current().providers().len();
     let mut facts = vec![
         ("version", format!("{}, {build} build", env!("CARGO_PKG_VERSION"))),
         ("machine", format!("{system} {machine}, {}", count(cores, "core"))),
         ("rule book", format!("{rules} rules on {} wires, {rows} providers", CODECS.len())),
     ];
-    let read = config::load(options.at.config.as_deref());
+    facts.push(("catalog", installed(&catalog)));
     facts.push(("configuration", configuration(&read)));
     facts.push(("store", store(options)));
     let has_key = options.at.master_key_file.is_some()
@@ -44,6 +46,17 @@ fn facts(options: &CommonArgs) -> ReportLines {
         facts.push(("traces", if sinks.is_empty() { "none".to_owned() } else { sinks.join(", ") }));
     }
     facts
+}
+
+/// Returns the version of the catalog in effect, and whether a file was installed.
+fn installed(catalog: &InstalledCatalog) -> String {
+    let version = catalog.shared.current().version();
+    let version = version.map(|version| version.to_string()).unwrap_or_default();
+    match (&catalog.file, &catalog.problem) {
+        (Some(_), _) => format!("{version}, installed"),
+        (None, None) => format!("{version}, built in"),
+        (None, Some(_)) => format!("{version}, built in; the installed file is not used"),
+    }
 }
 
 fn configuration(read: &Result<Config>) -> String {
@@ -66,7 +79,7 @@ fn store(options: &CommonArgs) -> String {
 /// Lists the providers that use the operator's key, and where each key comes from.
 fn providers(config: &Config) -> String {
     let ready = config.routes.providers().iter().filter_map(|provider| {
-        let is_known = Catalog::builtin().provider(&provider.name).is_some();
+        let is_known = config.catalog.shared.current().provider(&provider.name).is_some();
         let name = if is_known { &*provider.name } else { "a custom provider" };
         let source = match &provider.credential {
             Credential::Own { variable: Some(_), .. } => "variable",

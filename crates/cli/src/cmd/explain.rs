@@ -4,7 +4,7 @@ use bytes::Bytes;
 use owo_colors::OwoColorize as _;
 use similar::{ChangeTag, TextDiff};
 use strsim::normalized_damerau_levenshtein;
-use throughline_codec::{Audit, Catalog, Document, Rule, Transcript, audit, codec};
+use throughline_codec::{Audit, Document, Rule, Transcript, audit, codec};
 use throughline_core::Request;
 use throughline_json::{Name, Tree};
 use throughline_tools::suggest::did_you_mean;
@@ -25,7 +25,8 @@ const SUGGESTIONS: usize = 3;
 
 pub(crate) fn run(options: &Explain) -> Result<()> {
     let rule = find(options.rule.trim())?;
-    text::write_styled(&explanation(rule, text::width(std::io::stdout())))
+    let rows = RequestCatalog::read(&options.catalog, None)?;
+    text::write_styled(&explanation(rule, &rows, text::width(std::io::stdout())))
 }
 
 /// Finds a rule by its full id, or by the part of its id after the slash if that part is
@@ -64,14 +65,15 @@ fn nearest(name: &str) -> Vec<&'static Rule> {
     scored.into_iter().take(SUGGESTIONS).map(|(_, rule)| rule).collect()
 }
 
-fn explanation(rule: &Rule, width: usize) -> String {
+fn explanation(rule: &Rule, rows: &RequestCatalog, width: usize) -> String {
     let mut page = ExplainPage { out: String::new(), width };
     let head = format!("{}[{}]", rule.severity.as_str(), rule.id);
     page.line(&head.style(style_of(rule.severity).bold()).to_string());
     for line in wrapped(rule.title, width) {
         page.line(&line.bold().to_string());
     }
-    let applies = format!("On {}, for {}.", rule.wire, Scope::for_rule(rule).phrase(rule));
+    let scope = Scope::for_rule(rule, rows.catalog());
+    let applies = format!("On {}, for {}.", rule.wire, scope.phrase(rule));
     page.paragraph("", &applies);
     page.section("Why", rule.why);
     if let Some(error) = rule.provider_error {
@@ -80,7 +82,7 @@ fn explanation(rule: &Rule, width: usize) -> String {
             page.line(&format!("  {} {line}", "│".red()));
         }
     }
-    page.example(rule);
+    page.example(rule, rows);
     page.section("Fix", rule.fix);
     page.heading("Evidence");
     for source in rule.evidence {
@@ -120,7 +122,7 @@ impl ExplainPage {
     }
 
     /// Prints a request that breaks the rule with the violation marked, followed by the fix.
-    fn example(&mut self, rule: &Rule) {
+    fn example(&mut self, rule: &Rule, rows: &RequestCatalog) {
         let example = &rule.example;
         for document in example.prior {
             let tree = Tree::parse(*document).ok().zip(codec(&rule.wire));
@@ -133,7 +135,7 @@ impl ExplainPage {
         self.line(&format!("  {}", format!("{} · {}", example.provider, example.model).dimmed()));
         let body = Bytes::from_static(example.failing.as_bytes());
         let Ok(tree) = Tree::parse(body) else { return self.text(example.failing) };
-        let audit = audit_example(rule);
+        let audit = audit_example(rule, rows);
         let mut findings = audit.iter().flat_map(|audit| &audit.findings);
         let finding = findings.find(|finding| finding.rule.id == rule.id);
         let mark = finding.map(|finding| Annotation {
@@ -181,12 +183,11 @@ impl ExplainPage {
     }
 }
 
-fn audit_example(rule: &Rule) -> Option<Audit> {
+fn audit_example(rule: &Rule, rows: &RequestCatalog) -> Option<Audit> {
     let example = &rule.example;
     let codec = codec(&rule.wire)?;
-    let target = Catalog::builtin().target_for(example.provider, example.model, "default").ok()?;
-    let rows = RequestCatalog::read(None).ok()?;
-    let mut past = PriorBuilder::new(&target, &rows, "default");
+    let target = rows.catalog().target_for(example.provider, example.model, "default").ok()?;
+    let mut past = PriorBuilder::new(&target, rows, "default");
     for document in example.prior {
         let bytes = Bytes::from_static(document.as_bytes());
         past.add(&Input { name: rule.id.to_owned(), bytes }).ok()?;

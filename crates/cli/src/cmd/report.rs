@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{Audit, Finding, Severity, Verdict, shorten_opaque_words};
 use throughline_json::Tree;
+use throughline_spec::ReplayAudit;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::input::subject::Subject;
@@ -22,15 +23,35 @@ pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: us
     findings.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats the verdict of an audit as one line.
-pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
-    let verdict = audit.verdict();
+/// Formats the replay violations of a conversation's assistant turns, one per line.
+pub(crate) fn turns(name: &str, turns: &[(u32, ReplayAudit)], width: usize) -> String {
+    let mut out = String::new();
+    for (message, audit) in turns {
+        for violation in &audit.violations {
+            let text = format!("{name}: message {message}: {violation}");
+            for line in wrapped(&plain(&text), width) {
+                push_line(&mut out, &line.style(style_of(Severity::Refuse)).to_string());
+            }
+        }
+    }
+    out
+}
+
+/// Formats the verdict on a request and its assistant turns as one line.
+pub(crate) fn verdict(
+    verdict: Verdict,
+    audit: &Audit,
+    turns: &[(u32, ReplayAudit)],
+    subject: &Subject,
+) -> String {
     let (mark, style) = match verdict {
         Verdict::Accept => ("✓", Style::new().green()),
         Verdict::Degrade => ("!", style_of(Severity::Degrade)),
         Verdict::Refuse => ("✗", style_of(Severity::Refuse)),
     };
+    let replay = turns.iter().map(|(_, audit)| audit.violations.len()).sum::<usize>();
     let mut violations = Vec::new();
+    violations.extend(Some(replay).filter(|n| *n > 0).map(|n| count(n, "replay violation")));
     for (severity, noun) in [
         (Severity::Refuse, "refusal"),
         (Severity::Degrade, "degradation"),

@@ -13,6 +13,7 @@ use throughline_json::{self as json, Name};
 
 use crate::args::Rules;
 use crate::cmd::report::{sentence, style_of};
+use crate::config::load_catalog;
 use crate::print::failure::Result;
 use crate::print::listing::{Cell, Column, table_in};
 use crate::print::text;
@@ -21,14 +22,15 @@ pub(crate) fn run(options: &Rules) -> Result<()> {
     let is_wanted = |wire: &Wire| options.wire.as_ref().is_none_or(|wanted| wire == wanted);
     let codecs = CODECS.iter().filter(|codec| is_wanted(&codec.wire()));
     let wires: Vec<&[&'static Rule]> = codecs.map(|codec| codec.rules()).collect();
+    let catalog = &load_catalog(options.catalog.config.as_deref())?.shared.current();
     if options.markdown {
         let page = match (&options.wire, wires.first()) {
-            (Some(_), Some(rules)) => page::wire(rules),
-            (Some(_) | None, _) => page::questions(&wires),
+            (Some(_), Some(rules)) => page::wire(rules, catalog),
+            (Some(_) | None, _) => page::questions(&wires, catalog),
         };
         return text::write_out(page.as_bytes());
     }
-    options.format.print(|| tables(&wires), || json_of(&wires))
+    options.format.print(|| tables(&wires, catalog), || json_of(&wires, catalog))
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> + Clone {
@@ -36,18 +38,18 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> + Clone {
 }
 
 /// Model families and providers that a rule applies to.
-pub(crate) struct Scope {
+pub(crate) struct Scope<'c> {
+    catalog: &'c Catalog,
     pub(crate) profiles: BTreeSet<Name>,
     pub(crate) providers: BTreeSet<Name>,
     applies_to_all_families: bool,
     applies_to_all_endpoints: bool,
 }
 
-impl Scope {
+impl<'c> Scope<'c> {
     /// Determines the scope by evaluating the rule for each model family at each endpoint that uses
     /// the rule's wire.
-    pub(crate) fn for_rule(rule: &Rule) -> Self {
-        let catalog = Catalog::builtin();
+    pub(crate) fn for_rule(rule: &Rule, catalog: &'c Catalog) -> Self {
         let rows = catalog.providers().iter().filter(|row| row.wire == rule.wire);
         let (mut profiles, mut providers) = (BTreeSet::new(), BTreeSet::new());
         for row in rows.clone() {
@@ -59,6 +61,7 @@ impl Scope {
             }
         }
         Self {
+            catalog,
             applies_to_all_families: profiles.len() == catalog.profiles().len(),
             applies_to_all_endpoints: providers.len() == rows.count(),
             profiles,
@@ -70,7 +73,7 @@ impl Scope {
     /// than two vendors match, only the families of one vendor are named: the vendor in the rule's
     /// example.
     pub(crate) fn phrase(&self, rule: &Rule) -> String {
-        let example = Catalog::builtin().profile(rule.example.model);
+        let example = self.catalog.profile(rule.example.model);
         let own = stem(&example.name);
         let vendors: BTreeSet<&str> = self.profiles.iter().map(|name| stem(name)).collect();
         let is_crowd = vendors.len() > 2 && vendors.contains(own);
@@ -80,9 +83,9 @@ impl Scope {
             "every model".to_owned()
         } else if is_crowd {
             let theirs = self.profiles.iter().filter(|name| stem(name) == own);
-            format!("{} and similar models", families(&theirs.cloned().collect()))
+            format!("{} and similar models", families(&theirs.cloned().collect(), self.catalog))
         } else {
-            families(&self.profiles)
+            families(&self.profiles, self.catalog)
         };
         if self.applies_to_all_endpoints || self.providers.is_empty() {
             return families;
@@ -103,8 +106,8 @@ fn target(catalog: &Catalog, row: &Arc<Provider>, profile: &Arc<Profile>) -> Tar
 
 /// Lists family names. If most families of a vendor are in the list, they are abbreviated as
 /// `vendor*`.
-fn families(chosen: &BTreeSet<Name>) -> String {
-    let known: Vec<&str> = Catalog::builtin().profiles().iter().map(|row| &*row.name).collect();
+fn families(chosen: &BTreeSet<Name>, catalog: &Catalog) -> String {
+    let known: Vec<&str> = catalog.profiles().iter().map(|row| &*row.name).collect();
     let stems: BTreeSet<&str> = chosen.iter().map(|name| stem(name)).collect();
     let phrases = stems.iter().map(|vendor| {
         let theirs = known.iter().copied().filter(|name| stem(name) == *vendor);
@@ -127,7 +130,7 @@ fn stem(name: &str) -> &str {
     name.get(..end).unwrap_or(name)
 }
 
-fn tables(wires: &[&[&'static Rule]]) -> String {
+fn tables(wires: &[&[&'static Rule]], catalog: &Catalog) -> String {
     let width = text::width(std::io::stdout());
     let mut out = String::new();
     for rules in wires {
@@ -136,7 +139,7 @@ fn tables(wires: &[&[&'static Rule]]) -> String {
         let wire = first.wire.as_str().bold().to_string();
         text::push_line(&mut out, &format!("{wire}  {}", count.dimmed()));
         let severity = |rule: &&Rule| Cell::styled(rule.severity.as_str(), style_of(rule.severity));
-        let scope = |rule: &&Rule| Scope::for_rule(rule).phrase(rule);
+        let scope = |rule: &&Rule| Scope::for_rule(rule, catalog).phrase(rule);
         let columns = vec![
             Column::numbers("", rules.iter().map(severity)).unwrapped(),
             Column::new("", rules.iter().map(|rule| rule.id)).unwrapped(),
@@ -154,9 +157,9 @@ fn tables(wires: &[&[&'static Rule]]) -> String {
     out
 }
 
-fn json_of(wires: &[&[&'static Rule]]) -> Vec<Value> {
+fn json_of(wires: &[&[&'static Rule]], catalog: &Catalog) -> Vec<Value> {
     let rule = |rule: &&Rule| {
-        let (scope, example) = (Scope::for_rule(rule), &rule.example);
+        let (scope, example) = (Scope::for_rule(rule, catalog), &rule.example);
         json!({
             "id": rule.id,
             "wire": rule.wire.as_str(),

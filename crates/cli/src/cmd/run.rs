@@ -1,16 +1,20 @@
 //! `throughline run` and `throughline resume`: drive an agent and prompt at the terminal.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use owo_colors::Style;
-use serde_json::json;
-use throughline_agent::{Phase, RunCommand, RunRequest, RunStatus, StartedRun, State};
+use throughline_agent::{
+    Phase, RunCommand, RunRequest, RunStatus, Snapshot, StartedRun, State, ToolSpec, parse_snapshot,
+};
 use throughline_core::{Body, LogId, Store as _};
+use throughline_json::{self as json, Json, Name};
 use throughline_spec::RunEvent;
 
 use crate::agent::{
@@ -24,7 +28,8 @@ use crate::store::Signals;
 
 pub(crate) fn run(options: &Run) -> Result<()> {
     let using = &options.using;
-    let casting = run_spec(using, options.model.as_deref(), &options.approve)?;
+    let mut casting = run_spec(using, options.model.as_deref(), &options.approve)?;
+    casting.ctx = parse_ctx(&options.ctx)?;
     let text = message(&options.text)?;
     let access = ModelAccess::Models(Tools::declared(using)?);
     agent::with(&options.at, access, async |context| {
@@ -40,8 +45,8 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         let hint = CommandHints::new(&options.at, Some(using));
         if options.detach {
             detach(&options.at, using, &run)?;
-            let json = || json!({ "run": run.0, "thread": thread.0 });
-            using.format.print(|| format!("{run}\n"), json)?;
+            let ids = || serde_json::json!({ "run": run.0, "thread": thread.0 });
+            using.format.print(|| format!("{run}\n"), ids)?;
             if matches!(using.format, Format::Text) {
                 let resume = hint.resume(&run.0);
                 text::note(&format!("running in the background; follow the run with `{resume}`"));
@@ -58,11 +63,18 @@ pub(crate) fn run(options: &Run) -> Result<()> {
 pub(crate) fn resume(options: &Resume) -> Result<()> {
     let using = &options.using;
     let access = ModelAccess::Models(Tools::declared(using)?);
+    // An unreadable snapshot must not create a store.
+    let snapshot = options.snapshot.as_deref().map(read_snapshot).transpose()?;
     agent::with(&options.at, access, async |context| {
         apply_lease(context, using);
-        let run = LogId::from(options.run.as_str());
+        let run = match snapshot {
+            Some(snapshot) => Box::pin(restore(context, snapshot)).await?,
+            None => LogId::from(options.run.as_deref().unwrap_or_default()),
+        };
         let state = context.state(&run).await?;
-        check_tools(context, &state)?;
+        if !matches!(state.progress.phase, Phase::Ended { .. }) {
+            check_tools(context, &state.cast.casting.tools)?;
+        }
         if let Some(model) = &options.model {
             context.send(&run, RunCommand::Switch(model.as_str().into())).await?;
         }
@@ -76,6 +88,47 @@ pub(crate) fn resume(options: &Resume) -> Result<()> {
         }
         InteractiveRun { followed, using, hint }.drive().await
     })
+}
+
+fn read_snapshot(file: &Path) -> Result<Snapshot> {
+    let document = if file.as_os_str() == "-" {
+        let mut input = Vec::new();
+        std::io::stdin()
+            .read_to_end(&mut input)
+            .map_err(|error| Failure::unreadable("cannot read standard input", &error))?;
+        input
+    } else {
+        text::read_file(file)?.into_bytes()
+    };
+    parse_snapshot(&document.into())
+        .map_err(|error| Failure::BadData(format!("{}: {error}", plain_path(file))))
+}
+
+/// Restores a run from a snapshot and returns its id.
+async fn restore(context: &AgentContext, snapshot: Snapshot) -> Result<LogId> {
+    check_tools(context, &snapshot.casting.tools)?;
+    let restoring = context.runner.restore(&context.tenant, snapshot);
+    let restored = Box::pin(context.run(restoring)).await?;
+    let StartedRun { run, thread, .. } = restored;
+    text::note(&format!("restored {run} of {thread}"));
+    Ok(run)
+}
+
+fn plain_path(file: &Path) -> String {
+    text::plain(&file.display().to_string())
+}
+
+/// Parses the `--ctx` options. A value that is not JSON is a text.
+fn parse_ctx(options: &[String]) -> Result<BTreeMap<Name, Json>> {
+    let parse = |option: &String| -> Result<(Name, Json)> {
+        let (key, value) =
+            option.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
+                Failure::Usage(format!("invalid --ctx {}: write KEY=VALUE", text::plain(option)))
+            })?;
+        let value = Json::parse(value.to_owned()).unwrap_or_else(|_| json::string(value));
+        Ok((Name::from(key), value))
+    };
+    options.iter().map(parse).collect()
 }
 
 /// Prints the result of a finished run: its answer as text, or its last event as JSON.
@@ -124,11 +177,8 @@ fn message(text: &str) -> Result<String> {
 
 /// Fails if a tool of the run was not passed to this command. Without this check, the model would
 /// receive an error that the tool does not exist.
-fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
-    if matches!(state.progress.phase, Phase::Ended { .. }) {
-        return Ok(());
-    }
-    let tools = state.cast.casting.tools.iter().filter(|spec| !spec.client);
+fn check_tools(context: &AgentContext, tools: &[ToolSpec]) -> Result<()> {
+    let tools = tools.iter().filter(|spec| !spec.client);
     let missing: Vec<&str> = tools
         .filter(|spec| !context.runner.tools.contains_key(&spec.name))
         .map(|spec| &*spec.name)

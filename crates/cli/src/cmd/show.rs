@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use owo_colors::{OwoColorize as _, Style};
-use throughline_codec::{DecodeContext, Document, StreamDecoder};
+use throughline_codec::{DecodeContext, Document, HistoryFormat, StreamDecoder};
 use throughline_core::{
     Body, Call, CallId, Event, Failure as ProviderFailure, Item, Media, Outcome, Part, Reply, Role,
     StopReason, ThoughtKind,
@@ -12,6 +12,8 @@ use throughline_core::{
 use throughline_json::{self as json, Json, Node};
 
 use crate::args::{Format, Show};
+use crate::input::documents::{self, DocumentOwner};
+use crate::input::rows::RequestCatalog;
 use crate::input::{self, DocumentKind, Input};
 use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, compact, count, plain, size, wrapped, write_styled};
@@ -28,10 +30,14 @@ enum Shown {
 
 pub(crate) fn run(options: &Show) -> Result<()> {
     let input = Input::read(&options.file)?;
+    if let Some(format) = options.from {
+        return show_history(options, &input, format);
+    }
     let kind = input.kind(options.wire.as_ref())?;
     let wire = kind.codec.wire();
+    let rows = RequestCatalog::read(&options.catalog, None)?;
     let context_for =
-        |model: &str| input::decode_context(&wire, options.provider.as_deref(), model);
+        |model: &str| input::decode_context(&rows, &wire, options.provider.as_deref(), model);
     let mut context = context_for(options.model.as_deref().unwrap_or("unknown"))?;
     let request = input.request(kind.codec, &context);
     if options.model.is_none()
@@ -48,6 +54,34 @@ pub(crate) fn run(options: &Show) -> Result<()> {
                 input::note_unknown_model(&context);
             }
             write_styled(&timeline(&kind, &context, &shown, options.full))
+        }
+    }
+}
+
+/// Shows a conversation in a documented format.
+fn show_history(options: &Show, input: &Input, format: HistoryFormat) -> Result<()> {
+    let rows = RequestCatalog::read(&options.catalog, None)?;
+    let (provider, model) = (options.provider.as_deref(), options.model.as_deref());
+    let owner = DocumentOwner::resolve(&rows, format, provider, model, "default")?;
+    let history = documents::read(input, format, owner.as_ref(), "--provider")?;
+    let origin = owner.as_ref().map(|owner| &owner.target.origin);
+    let items = &history.items;
+    match options.format {
+        Format::Json => text::write_json(&json::object(|o| {
+            o.string("format", format.as_str()).string("document", "history");
+            o.maybe_string("provider", origin.map(|origin| &*origin.provider));
+            o.maybe_string("model", origin.map(|origin| &*origin.asked));
+            put_items(o, items);
+        })),
+        Format::Text => {
+            let width = text::width(std::io::stdout());
+            let mut page = Page { out: String::new(), is_full: options.full, width };
+            let model = origin.map_or("unknown", |origin| &origin.asked);
+            let provider = origin.map_or("unknown provider", |origin| &origin.provider);
+            page.title(format.as_str(), "history", model, provider);
+            page.items(items);
+            page.totals(items.iter());
+            write_styled(&page.out)
         }
     }
 }

@@ -9,13 +9,17 @@ use throughline_sim::{Options, Script, Simulator, start};
 use tokio::runtime::Builder;
 
 use crate::args::Sim;
+use crate::catalog_watch::watch;
+use crate::config::{InstalledCatalog, load_catalog};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 use crate::store::{Signals, runtime};
 
 pub(crate) fn run(sim: &Sim) -> Result<()> {
-    let script = sim.script.as_deref().map(script).transpose()?.unwrap_or_default();
+    let script = sim.script.as_deref().map(load_script).transpose()?.unwrap_or_default();
+    let catalog = load_catalog(sim.catalog.config.as_deref())?;
     let mut options = Options {
+        catalog: catalog.shared.clone(),
         listen: sim.listen,
         seed: sim.seed,
         script,
@@ -26,35 +30,39 @@ pub(crate) fn run(sim: &Sim) -> Result<()> {
     if let Some(created) = sim.account_created {
         options.account_created = created.to_zoned(TimeZone::UTC).date();
     }
-    runtime(Builder::new_current_thread())?.block_on(serve(options))
+    runtime(Builder::new_current_thread())?.block_on(serve(options, catalog))
 }
 
-fn script(file: &Path) -> Result<Script> {
+/// Loads a script. An error names the file and the line.
+pub(crate) fn load_script(file: &Path) -> Result<Script> {
     text::read_file(file)?.parse().map_err(|error: throughline_sim::ScriptError| {
         Failure::Usage(format!("{}:{}: {}", file.display(), error.line, error.message))
     })
 }
 
-async fn serve(options: Options) -> Result<()> {
+async fn serve(options: Options, catalog: InstalledCatalog) -> Result<()> {
     let (listen, seed) = (options.listen, options.seed);
     let simulator = start(options).await;
     let simulator = simulator.map_err(|error| Failure::from_listen(listen, &error))?;
-    text::write_styled(&welcome(&simulator, seed))?;
-    Signals::new()?.wait_for_stop().await;
+    text::write_styled(&welcome(&simulator, &catalog.shared.current(), seed))?;
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        () = signals.wait_for_stop() => {}
+        () = watch(catalog, |change| text::note(&change.to_string())) => {}
+    }
     simulator.stop().await;
     Ok(())
 }
 
 /// Formats the startup message: the address, an example request per wire, and settings for official
 /// clients.
-fn welcome(simulator: &Simulator, seed: u64) -> String {
+fn welcome(simulator: &Simulator, catalog: &Catalog, seed: u64) -> String {
     let url = simulator.url();
     let seed = format!("seed {seed}").dimmed().to_string();
     let mut lines = vec![
         format!("{} {}  {seed}", "throughline sim".bold(), url.cyan().bold()),
         format!("\n{}", "Try it".bold()),
     ];
-    let catalog = Catalog::builtin();
     for codec in CODECS {
         let wire = codec.wire();
         let example = EXAMPLES.iter().find(|(name, ..)| wire.as_str() == *name);

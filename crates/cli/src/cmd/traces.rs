@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 use throughline_core::LogId;
 use throughline_json::Name;
-use throughline_trace::{DeliveryReport, Status, TraceBatch, load_session, otlp_spans, send};
+use throughline_trace::{
+    DeliveryReport, Status, TraceBatch, load_session, otlp_spans, run_tracing, send,
+};
 
 use crate::agent::{self, AgentContext, ModelAccess};
 use crate::args::{Format, TraceFormat, TracesExport};
@@ -31,6 +33,10 @@ pub(crate) fn export(options: &TracesExport) -> Result<()> {
         // Fails for logs that are not runs, because only runs have traces.
         let AgentContext { runner, journal, tenant, .. } = &*context;
         context.run(runner.status(tenant, &run)).await?;
+        let config = context.run(run_tracing(journal, tenant, &run)).await?;
+        if let Some(config) = config {
+            content = content.with_run_settings(&config);
+        }
         let batch = load_session(journal, tenant, &run, content, &SystemClock);
         let mut batch = context.run(batch).await?;
         if !options.send {

@@ -1,42 +1,79 @@
 //! `throughline translate`: translates a request to another provider's API.
 
 use owo_colors::{OwoColorize as _, Style};
-use throughline_codec::{Document, codec, describe, fates_json};
+use throughline_codec::{Codec, Document, HistoryFormat, codec, describe, fates_json};
 use throughline_core::{Call, Disposition, EncodedRequest, Fate, Item, Wire};
 
-use crate::args::Translate;
+use crate::args::{DocumentSource, Translate};
+use crate::input::documents::{self, DocumentOwner};
+use crate::input::rows::RequestCatalog;
 use crate::input::{self, Input};
 use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Cell, Column, table_in};
 use crate::print::text::{self, Report};
 
 pub(crate) fn run(options: &Translate) -> Result<()> {
+    match &options.from {
+        DocumentSource::Wire(wire) => translate_request(options, wire),
+        DocumentSource::History(format) => translate_history(options, *format),
+    }
+}
+
+/// Translates a conversation in a documented format to a request.
+fn translate_history(options: &Translate, format: HistoryFormat) -> Result<()> {
     let input = Input::read(&options.file)?;
-    let missing = |wire| Failure::Usage(format!("no codec registered for wire `{wire}`"));
-    let from = codec(&options.from).ok_or_else(|| missing(&options.from))?;
-    let to = codec(&options.to).ok_or_else(|| missing(&options.to))?;
-    let kind = input.kind(Some(&options.from))?;
+    let to = codec_of(&options.to)?;
+    let Some(model) = options.model.as_deref() else {
+        let message = "a conversation does not name the target model; specify it with --model";
+        return Err(Failure::Usage(message.to_owned()));
+    };
+    let rows = RequestCatalog::read(&options.catalog, None)?;
+    let to_provider = options.to_provider.as_deref();
+    let target = input::decode_context(&rows, &options.to, to_provider, model)?.target;
+    let from_provider = options.from_provider.as_deref();
+    let stays = from_provider.is_none_or(|name| *name == *target.origin.provider);
+    let from_model = options.from_model.as_deref().or(stays.then_some(model));
+    let is_named = options.from_model.is_some() || from_provider.is_some();
+    let from_model = from_model.filter(|_| is_named);
+    let owner = DocumentOwner::resolve(&rows, format, from_provider, from_model, "default")?;
+    let history = documents::read(&input, format, owner.as_ref(), "--from-provider")?;
+    input::note_unknown_model(&throughline_codec::DecodeContext::of(target.clone()));
+    let mut call = Call::new(target);
+    call.items = history.items;
+    let encoded = to.encode(&call).map_err(|error| input.bad_data(error))?;
+    write(options, &call, &encoded)
+}
+
+fn codec_of(wire: &Wire) -> Result<&'static dyn Codec> {
+    codec(wire).ok_or_else(|| Failure::Usage(format!("no codec registered for wire `{wire}`")))
+}
+
+fn translate_request(options: &Translate, from_wire: &Wire) -> Result<()> {
+    let input = Input::read(&options.file)?;
+    let (from, to) = (codec_of(from_wire)?, codec_of(&options.to)?);
+    let kind = input.kind(Some(from_wire))?;
     if kind.document != Document::Request {
         let message = format!("{} is not a request; only requests can be translated", input.name);
         return Err(Failure::BadData(message));
     }
+    let rows = RequestCatalog::read(&options.catalog, None)?;
     let context =
-        |model| input::decode_context(&options.from, options.from_provider.as_deref(), model);
+        |model| input::decode_context(&rows, from_wire, options.from_provider.as_deref(), model);
     let request = input.request(from, &context(options.model.as_deref().unwrap_or("unknown"))?);
     let named_model = from.model_of(&request).filter(|model| &**model != "unknown");
     let source_model = named_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
     let source = context(source_model)?;
-    let provider = match (&options.to_provider, options.from == options.to) {
+    let provider = match (&options.to_provider, *from_wire == options.to) {
         (None, true) => options.from_provider.as_deref(),
         (target_provider, _) => target_provider.as_deref(),
     };
     let model = options.model.as_deref().unwrap_or(source_model);
-    let is_moved = options.from != options.to || options.to_provider != options.from_provider;
+    let is_moved = *from_wire != options.to || options.to_provider != options.from_provider;
     if is_moved && model == "unknown" {
         let message = "the request does not name its model; specify the target model with --model";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let target = input::decode_context(&options.to, provider, model)?;
+    let target = input::decode_context(&rows, &options.to, provider, model)?;
     input::note_unknown_model(&target);
     let mut call = from.decode_request(&request, &source).map_err(|error| input.bad_data(error))?;
     call.target = target.target;
@@ -46,18 +83,23 @@ pub(crate) fn run(options: &Translate) -> Result<()> {
         let message = format!("`{model}` was not changed; specify the target model with --model");
         encoded.warnings.push(throughline_core::Warning::new("model", message));
     }
-    let fates = fates_json(&call, &encoded);
+    write(options, &call, &encoded)
+}
+
+/// Writes the translated request, and the Fate of each of its parts.
+fn write(options: &Translate, call: &Call, encoded: &EncodedRequest) -> Result<()> {
+    let fates = fates_json(call, encoded);
     let report = Report { option: "--fates", file: options.fates.as_deref(), json: &fates };
     report.write_file([&options.file])?;
     text::write_document(&encoded.request.body)?;
     if !report.print() {
-        print_fates(&options.from, &call, &encoded);
+        print_fates(options.from.as_str(), call, encoded);
     }
     Ok(())
 }
 
 /// Prints the Fate of each Item and of the Item's Seals.
-fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
+fn print_fates(from: &str, call: &Call, encoded: &EncodedRequest) {
     let origin = &call.target.origin;
     let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
     anstream::eprintln!();

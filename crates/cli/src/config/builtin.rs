@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
+pub(crate) use throughline_codec::SIMULATORS;
 use throughline_core::{Provider, matches_pattern};
 use throughline_json::Name;
 use throughline_provider::{
@@ -15,9 +16,6 @@ use throughline_provider::{
 };
 
 use super::routes::{Credential, Endpoint, ProviderSettings};
-
-/// Provider name of the simulators.
-pub(crate) const SIMULATORS: &str = "sim";
 
 /// Patterns of bare model names that each catalog entry serves by default. No name matches two
 /// entries.
@@ -71,6 +69,7 @@ pub(crate) fn providers(
         models: Vec::new(),
         line: None,
         variable: None,
+        pool: None,
     };
     let rows = catalog.providers().iter().filter_map(|row| {
         let address = address_from_env(row, variable).unwrap_or_else(|warning| {
@@ -92,6 +91,7 @@ pub(crate) fn providers(
             endpoint: Endpoint::Remote(row),
             line: None,
             variable: from,
+            pool: None,
         })
     });
     ([simulators].into_iter().chain(rows).collect(), warnings)
@@ -99,8 +99,9 @@ pub(crate) fn providers(
 
 /// Applies the providers of the configuration file to a built-in provider. Some vendors have one
 /// catalog entry per wire at the same address, such as `openai` and `openai-chat`. If the file
-/// redefines the address or key of the first entry, the change also applies to the vendor's other
-/// entries. Otherwise, requests for a redefined provider could still reach the vendor.
+/// redefines the address, the key or `replay_plain` of the first entry, the change also applies to
+/// the vendor's other entries. Otherwise, requests for a redefined provider could still reach the
+/// vendor.
 pub(crate) fn apply_overrides(
     row: ProviderSettings,
     declared: &[ProviderSettings],
@@ -113,11 +114,14 @@ pub(crate) fn apply_overrides(
         let (own, home) = (home(&row.name)?, home(&other.name)?);
         let path = own.strip_prefix(&*home).filter(|_| rest.starts_with('-'))?;
         let Endpoint::Remote(endpoint) = &other.endpoint else { return None };
-        Some((Name::from(format!("{}{path}", endpoint.base_url)), other.credential.clone()))
+        let base_url = Name::from(format!("{}{path}", endpoint.base_url));
+        let (credential, pool) = (other.credential.clone(), other.pool.clone());
+        Some((base_url, endpoint.replay_plain, credential, pool))
     };
-    let Some((base_url, credential)) = declared.iter().find_map(place_of) else { return row };
-    let moved = Arc::new(Provider { base_url, ..Provider::clone(built_in) });
-    ProviderSettings { endpoint: Endpoint::Remote(moved), credential, ..row }
+    let found = declared.iter().find_map(place_of);
+    let Some((base_url, replay_plain, credential, pool)) = found else { return row };
+    let moved = Arc::new(Provider { base_url, replay_plain, ..Provider::clone(built_in) });
+    ProviderSettings { endpoint: Endpoint::Remote(moved), credential, pool, ..row }
 }
 
 /// Returns the credential that a provider uses if no credential is configured.

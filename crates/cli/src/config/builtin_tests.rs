@@ -1,7 +1,7 @@
 //! Tests of built-in providers: keys and addresses from the usual environment variables.
 
 use throughline_codec::Catalog;
-use throughline_core::Credential as Key;
+use throughline_core::{Credential as Key, PlainReplay, Provider};
 use throughline_provider::AwsKeys;
 
 use super::super::file::{ParsedConfig, read};
@@ -35,6 +35,13 @@ fn credential(text: &str, variables: &[(&str, &str)], name: &str) -> Credential 
 fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
     let Endpoint::Remote(row) = &provider.endpoint else { panic!("{} is here", provider.name) };
     (&row.base_url, provider.variable.as_deref())
+}
+
+fn row(text: &str, name: &str) -> Provider {
+    match provider(text, &[], name).endpoint {
+        Endpoint::Remote(row) => Provider::clone(&row),
+        Endpoint::Simulators => panic!("{name} is here"),
+    }
 }
 
 fn own_key(key: &str, variable: &str) -> Credential {
@@ -157,4 +164,30 @@ fn invalid_variables_are_reported_once_without_their_value() {
     assert_eq!(messages, [region, ollama]);
     let found = config.routes.provider("ollama").unwrap();
     assert_eq!(address(found), ("http://localhost:11434/v1", None));
+}
+
+#[test]
+fn chat_provider_without_a_kind_is_compatible() {
+    let own = row("[providers.x]\nwire = \"openai-chat\"\nbase_url = \"https://h/v1\"", "x");
+    let compatible = Catalog::builtin().provider("compatible").unwrap();
+    assert_eq!(own.dialect, compatible.dialect);
+    assert_eq!((&*own.name, &own.wire), ("x", &compatible.wire));
+    let named = "[providers.x]\nkind = \"compatible\"\nbase_url = \"https://h/v1\"";
+    assert_eq!(own, row(named, "x"));
+}
+
+#[test]
+fn replay_of_plain_reasoning_is_set_per_provider() {
+    let text = |mode: &str| format!("[providers.deepseek]\nreplay_plain = \"{mode}\"");
+    for (mode, expected) in [
+        ("auto", PlainReplay::Auto),
+        ("always", PlainReplay::Always),
+        ("never", PlainReplay::Never),
+    ] {
+        let text = text(mode);
+        assert_eq!(row(&text, "deepseek").replay_plain, expected);
+        // The vendor's other entries use the same setting.
+        assert_eq!(row(&text, "deepseek-responses").replay_plain, expected);
+        assert_eq!(row(&text, "moonshot").replay_plain, PlainReplay::Auto);
+    }
 }

@@ -174,7 +174,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
         (
             "port = 1",
             "1:1: unknown key `port` at the top of the file; valid keys are server, store, gateway, \
-             agents, redaction, providers, routes, prices, tracing, mcp, http",
+             agents, catalog, redaction, providers, routes, prices, tracing, mcp, http",
         ),
         ("[server]\nlisen = \"x\"", "2:1: unknown key `lisen` in [server]; did you mean `listen`?"),
         (
@@ -238,8 +238,8 @@ fn invalid_values_are_reported_with_an_example() {
             "2:11: `capture` must be one of durable, relaxed".to_owned(),
         ),
         (
-            "[gateway]\nprefix = \"drop\"",
-            "2:10: `prefix` must be one of freeze, freeze_or_error, drop_block, error; did you mean `drop_block`?"
+            "[gateway]\nprefix = \"drop_blok\"",
+            "2:10: `prefix` must be one of append, freeze, freeze_or_error, drop_block, error, drop, refuse; did you mean `drop_block` or `drop`?"
                 .to_owned(),
         ),
         ("[gateway]\nbody_limit = \"much\"", format!("2:14: `body_limit` {bytes}")),
@@ -301,7 +301,8 @@ fn invalid_providers_are_reported() {
                 `wire` and `base_url`";
     for (text, expected) in [
         ("[providers.a]", format!("1:12: [providers.a] {no_type}")),
-        ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {no_type}")),
+        ("[providers.a]\nwire = \"gemini\"", "1:12: [providers.a] needs an address: write base_url = \"https://host/v1\"".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nreplay_plain = \"sometimes\"", "3:16: `replay_plain` must be one of auto, always, never".to_owned()),
         ("[providers.a]\nbase_url = \"http://h\"", format!("1:12: [providers.a] {no_type}")),
         ("[providers.a]\nkind = \"azure\"", "1:12: [providers.a] needs an address: write base_url = \"https://{resource}.openai.azure.com/openai/v1\", and replace the part in braces".to_owned()),
         ("[providers.a]\nkind = \"compatible\"", "1:12: [providers.a] needs an address: write base_url = \"https://host/v1\"".to_owned()),
@@ -419,9 +420,30 @@ fn invalid_trace_sinks_are_reported() {
             sink("kind = \"http\"\nurl = \"http://a\"\nheader = \"x-key\""),
             "4:10: `header` needs a `value` or a `value_env`",
         ),
+        (
+            sink("kind = \"cognipeer\""),
+            "1:16: a sink of kind cognipeer needs `api_key_env`: \
+             write api_key_env = \"COGNIPEER_API_KEY\"",
+        ),
+        (
+            sink("kind = \"http\"\nurl = \"http://a\"\napi_key = \"canary\""),
+            "4:1: `api_key` applies only to a sink of kind cognipeer: use `header`",
+        ),
+        (
+            sink("kind = \"cognipeer\"\napi_key = \"canary\"\napi_key_env = \"WORK_KEY\""),
+            "4:15: `api_key` is also set: keep only one of them",
+        ),
     ] {
         assert_eq!(errors(&text), [expected], "{text}");
     }
+    let hosted = sink("kind = \"cognipeer\"\napi_key_env = \"WORK_KEY\"");
+    let ParsedConfig { config, errors, .. } = read(&hosted, Catalog::builtin(), &variables);
+    assert!(errors.is_empty());
+    let hosted = &config.tracing.sinks[0];
+    let header = hosted.header.as_ref().unwrap();
+    let bearer = format!("Bearer {}", variables("WORK_KEY").unwrap());
+    assert_eq!((&*hosted.to, &*header.0), (throughline_trace::COGNIPEER_URL, "authorization"));
+    assert_eq!(header.1.reveal(), bearer);
     let valid = "[tracing]\nmode = \"streaming\"\nlog_data = false\npatience = \"2s\"\n[tracing.sinks.a]\nkind = \"otlp\"\nurl = \"http://a\"\nheader = \"x-key\"\nvalue_env = \"WORK_KEY\"";
     let ParsedConfig { config, errors, .. } = read(valid, Catalog::builtin(), &variables);
     assert!(errors.is_empty());

@@ -40,7 +40,7 @@ pub(crate) fn default_url() -> Result<String> {
 }
 
 /// Returns the user's data directory according to the XDG specification.
-fn data_folder() -> Result<PathBuf> {
+pub(crate) fn data_folder() -> Result<PathBuf> {
     if let Some(folder) = folder("XDG_DATA_HOME")? {
         return Ok(folder);
     }

@@ -1,6 +1,7 @@
 //! Parses `throughline.toml`. The text and the environment variables are parameters, so this module
 //! does no I/O.
 
+use std::path::Path;
 use std::time::Duration;
 
 use throughline_codec::Catalog;
@@ -16,7 +17,9 @@ use throughline_tools::{Problem, Problems, ToolDeclarations};
 
 use super::Config;
 use super::builtin::{self, SIMULATORS};
+use super::catalog::{self, CatalogSettings};
 use super::environment::is_address;
+use super::key;
 use super::provider;
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
@@ -39,11 +42,12 @@ const PHRASES: Phrases = Phrases {
 };
 
 /// Top-level tables that this module parses.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     "server",
     "store",
     "gateway",
     "agents",
+    "catalog",
     "redaction",
     "providers",
     "routes",
@@ -89,6 +93,28 @@ pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> Pa
     ParsedConfig { config, errors, warnings, env_warnings }
 }
 
+/// Parses only the `[catalog]` table. Returns the first problem of the table or the TOML syntax.
+pub(crate) fn catalog_settings(
+    text: &str,
+    config: Option<&Path>,
+) -> Result<CatalogSettings, Problem> {
+    let mut notes = Diagnostics::new(text, &PHRASES, &|_| None);
+    let mut settings = CatalogSettings::default();
+    match Value::from_toml(text) {
+        Ok(value) => {
+            let section =
+                Section::root(&value).and_then(|root| root.section("catalog", &mut notes));
+            if let Some(section) = section {
+                settings = catalog::settings(&section, &mut notes);
+            }
+        }
+        Err((at, message)) => notes.error(at, format!("invalid TOML: {message}")),
+    }
+    notes.sort();
+    settings.resolve(config);
+    notes.errors.into_iter().next().map_or(Ok(settings), Err)
+}
+
 /// Parses a price table. Returns the version and the prices of the table.
 pub(crate) fn price_table(text: &str) -> (String, Prices) {
     let mut notes = Diagnostics::new(text, &PHRASES, &|_| None);
@@ -122,6 +148,10 @@ fn fill(
         .section("tracing", notes)
         .map(|section| tracing::read(&section, notes))
         .unwrap_or_default();
+    // The caller loads the catalog. Here, the table is only checked.
+    if let Some(section) = root.section("catalog", notes) {
+        drop(catalog::settings(&section, notes));
+    }
     config.redaction = redaction(root, notes);
     let sections = root.section("providers", notes);
     let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();
@@ -188,9 +218,9 @@ fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
             "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE";
         notes.error(section.value_at("url"), message);
     }
-    let master_key_env = provider::variable_name("master_key_env", section, notes);
+    let master_key_env = key::variable_name("master_key_env", section, notes);
     if let Some(name) = master_key_env.filter(|name| (notes.variables)(name).is_none()) {
-        let shown = provider::shown_variable(name);
+        let shown = key::shown_variable(name);
         let message = format!("{shown} is not set; the store cannot be opened without it");
         notes.warning(section.value_at("master_key_env"), message);
     }

@@ -2,22 +2,37 @@
 
 use std::sync::Arc;
 
-use throughline_codec::{CODECS, Catalog};
-use throughline_core::{Credential as Key, Dialect, Provider, Wire};
-use throughline_json::Name;
+use throughline_codec::{CODECS, Catalog, is_provider_name};
+use throughline_core::{Dialect, PlainReplay, Provider, Wire};
+use throughline_json::{Name, StringEnum};
 use throughline_provider::{EnvAddress, address_from_env, in_region};
 use throughline_tools::reader::{Diagnostics, Section};
 use throughline_tools::suggest::{closest, did_you_mean};
 
 use super::builtin::{self, SIMULATORS};
+use super::key::own_key;
+use super::pool;
 use super::routes::{Credential, Endpoint, ProviderSettings};
 
 /// Catalog entry for endpoints that implement a known wire but are not in the catalog.
 const PLAIN: &str = "compatible";
 
 /// Keys that a `[providers.NAME]` section may have.
-const KEYS: &[&str] =
-    &["kind", "wire", "base_url", "aws_region", "api_key_env", "api_key", "models"];
+const KEYS: &[&str] = &[
+    "kind",
+    "wire",
+    "base_url",
+    "aws_region",
+    "api_key_env",
+    "api_key",
+    "models",
+    "replay_plain",
+    "accepted_tags",
+    "pool",
+    "balance",
+    "when_unavailable",
+    "cooldown",
+];
 
 pub(super) fn read(
     name: &str,
@@ -41,12 +56,19 @@ impl<'s> ProviderReader<'_, 's, '_> {
     fn read(mut self) -> Option<ProviderSettings> {
         self.check_name();
         let row = self.row();
-        let own = own_key(self.section, self.notes);
+        let pool = pool::read(self.name, self.section, self.notes).map(Arc::new);
+        let own = match &pool {
+            Some(pool) => Some(pool.credential()),
+            None => own_key(self.section, "provider", self.notes),
+        };
         let models = self.models(row.as_ref());
+        let replay_plain = self.replay_plain();
         let mut row = row?;
+        row.replay_plain = replay_plain;
         let region = self.region(&row);
         let (base_url, variable) = self.address(&row, region)?;
         row.base_url = base_url;
+        row.dialect.accepted_tags.extend(self.accepted_tags());
         let default = || builtin::credential(&row, self.catalog, self.notes.variables);
         let mut credential = own.unwrap_or_else(default);
         if let (Credential::Aws(keys), Some(region)) = (&mut credential, region) {
@@ -59,6 +81,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
             models,
             line: Some(self.notes.line(self.section.at)),
             variable,
+            pool,
         })
     }
 
@@ -67,8 +90,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
             let message = "the provider `sim` is built in: choose another name";
             self.notes.error(self.section.at, message);
         }
-        let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if self.name.is_empty() || self.name.len() > 100 || !self.name.chars().all(is_good) {
+        if !is_provider_name(self.name) {
             let message = "a provider's name may contain only letters, digits, `-`, `_` and `.`: \
                            it precedes the slash in model names";
             self.notes.error(self.section.at, message);
@@ -95,6 +117,24 @@ impl<'s> ProviderReader<'_, 's, '_> {
         patterns.map(|(_, pattern)| Name::from(pattern)).collect()
     }
 
+    /// Returns whether reasoning without a Seal is restored in requests to the provider.
+    fn replay_plain(&mut self) -> PlainReplay {
+        let all: Vec<_> = PlainReplay::ALL.iter().map(|mode| (mode.as_str(), *mode)).collect();
+        self.section.choice("replay_plain", &all, self.notes).unwrap_or_default()
+    }
+
+    /// Returns the tags of caller-supplied Thoughts that the provider accepts.
+    fn accepted_tags(&mut self) -> Vec<String> {
+        const KEY: &str = "accepted_tags";
+        let all = self.section.any_texts(KEY, "\"my-handle-v1\"", self.notes).unwrap_or_default();
+        let (tags, empty): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, tag)| !tag.trim().is_empty());
+        for (at, _) in empty {
+            self.notes.error(at, format!("`{KEY}` must not contain an empty tag: remove it"));
+        }
+        tags.into_iter().map(|(_, tag)| tag.to_owned()).collect()
+    }
+
     /// Returns the catalog entry for the provider, with the configured wire.
     fn row(&mut self) -> Option<Provider> {
         let Self { name, section, catalog, notes } = self;
@@ -119,8 +159,9 @@ impl<'s> ProviderReader<'_, 's, '_> {
                 Some(row) => Provider::clone(&row),
                 None => generic_row(&kind.name, wire, catalog),
             },
-            (None, Some(wire)) if section.has("base_url") => generic_row(name, wire, catalog),
-            (None, _) => {
+            // A wire without a kind means an unknown vendor: on chat, the entry `compatible`.
+            (None, Some(wire)) => generic_row(name, wire, catalog),
+            (None, None) => {
                 let message = format!(
                     "[providers.{name}] has no `kind`: write kind = \"anthropic\" or another \
                      provider, or set both `wire` and `base_url`"
@@ -190,6 +231,7 @@ fn generic_row(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
         base_url: Name::from(""),
         key_env: catalog.provider(name).and_then(|row| row.key_env.clone()),
         dialect: like.map_or_else(Dialect::default, |row| row.dialect.clone()),
+        replay_plain: PlainReplay::default(),
     }
 }
 
@@ -200,63 +242,4 @@ fn is_address(text: &str) -> bool {
     let is_good =
         |c: char| c.is_ascii_graphic() && !matches!(c, '@' | '?' | '#' | '{' | '}' | '\\');
     !host.is_empty() && !host.starts_with(':') && rest.chars().all(is_good)
-}
-
-/// Returns the credential in the section; `None` if the section configures no credential.
-fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
-    if section.has("api_key") && section.has("api_key_env") {
-        let message = "both `api_key` and `api_key_env` are set: keep only one, \
-                       preferably the variable";
-        notes.error(section.key_at("api_key"), message);
-    }
-    let (key, variable, at, key_source) = match section.text("api_key", "…", notes) {
-        Some(key) => (key.to_owned(), None, section.value_at("api_key"), "`api_key`".to_owned()),
-        None => {
-            let name = variable_name("api_key_env", section, notes)?;
-            let (at, variable) = (section.value_at("api_key_env"), Name::from(name));
-            let shown = shown_variable(name);
-            let Some(key) = (notes.variables)(name) else {
-                let message =
-                    format!("{shown} is not set; this provider cannot be used without it");
-                notes.warning(at, message);
-                return Some(Credential::Missing { variable });
-            };
-            (key.trim().to_owned(), Some(variable), at, format!("the key in {shown}"))
-        }
-    };
-    if !key.chars().all(|c| c.is_ascii_graphic()) {
-        let message = format!(
-            "{key_source} contains a character that is invalid in an HTTP header: copy the key again"
-        );
-        notes.error(at, message);
-    }
-    Some(Credential::Own { key: Key::new(key), variable })
-}
-
-/// Reads a setting that names an environment variable. If the value looks like a secret, the error
-/// message omits the value.
-pub(super) fn variable_name<'s>(
-    key: &str,
-    section: &Section<'s>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<&'s str> {
-    let name = section.text(key, "WORK_KEY", notes)?;
-    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let begins_well = !name.starts_with(|c: char| c.is_ascii_digit());
-    let is_name = begins_well && name.chars().all(is_good);
-    let expected =
-        format_args!("the name of a variable, not the secret itself: write {key} = \"WORK_KEY\"");
-    section.parse(key, |_| is_name.then_some(name), expected, notes)
-}
-
-/// Formats the name of an environment variable for display. A value that does not look like a name
-/// is hidden, because it may be a misplaced secret.
-pub(crate) fn shown_variable(name: &str) -> String {
-    let is_usual = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let is_word = name.contains('_') || !name.contains(|c: char| c.is_ascii_digit());
-    if name.len() <= 60 && is_word && name.chars().all(is_usual) {
-        format!("${name}")
-    } else {
-        "a variable whose name looks like a secret".to_owned()
-    }
 }

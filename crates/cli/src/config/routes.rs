@@ -11,6 +11,7 @@ use throughline_codec::Catalog;
 use throughline_core::{Credential as Key, Provider, matches_pattern};
 use throughline_json::Name;
 use throughline_provider::AwsKeys;
+use throughline_server::{PoolAccount, PoolOptions};
 use throughline_tools::suggest::{did_you_mean, distance, is_close};
 
 use super::builtin;
@@ -33,6 +34,9 @@ pub(crate) struct ProviderSettings {
     /// Environment variable that sets the address; `None` if the catalog or the configuration file
     /// sets the address.
     pub(crate) variable: Option<Name>,
+    /// The accounts among which requests are distributed; `None` if the provider has one account.
+    /// The vendor's other entries share the pool.
+    pub(crate) pool: Option<Arc<PoolSettings>>,
 }
 
 /// Address and wire of a provider.
@@ -73,6 +77,55 @@ impl Credential {
             Credential::Callers | Credential::Open => true,
             Credential::Own { .. } | Credential::Aws(_) | Credential::Missing { .. } => false,
         }
+    }
+}
+
+/// The accounts of a provider, and how requests are distributed among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PoolSettings {
+    /// Name of the provider that configures the pool.
+    pub(crate) provider: Name,
+    /// Accounts in the order of the configuration; at least one.
+    pub(crate) accounts: Vec<AccountSettings>,
+    pub(crate) options: PoolOptions,
+}
+
+/// An account of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AccountSettings {
+    pub(crate) name: Name,
+    pub(crate) credential: Credential,
+    pub(crate) weight: u32,
+}
+
+impl AccountSettings {
+    /// Returns whether the account has a key.
+    pub(crate) fn is_usable(&self) -> bool {
+        !matches!(self.credential, Credential::Missing { .. })
+    }
+}
+
+impl PoolSettings {
+    /// Returns the account that requests use if they are not distributed: the first account with a
+    /// key.
+    pub(crate) fn first(&self) -> Option<&AccountSettings> {
+        let usable = self.accounts.iter().find(|account| account.is_usable());
+        usable.or(self.accounts.first())
+    }
+
+    /// Returns the credential of the first account with a key. If no account has a key, the
+    /// provider cannot be used.
+    pub(crate) fn credential(&self) -> Credential {
+        let first = self.first().map(|account| account.credential.clone());
+        first.unwrap_or(Credential::Missing { variable: Name::default() })
+    }
+
+    /// Returns the accounts that can be used, for the pool of the gateway.
+    pub(crate) fn usable(&self) -> Vec<PoolAccount> {
+        let usable = self.accounts.iter().filter(|account| account.is_usable());
+        let account =
+            |it: &AccountSettings| PoolAccount { name: Name::clone(&it.name), weight: it.weight };
+        usable.map(account).collect()
     }
 }
 
@@ -137,11 +190,16 @@ impl Routes {
 
     /// Resolves a model name to one or more destinations, in the order in which they are tried.
     pub(crate) fn resolve(&self, model: &str) -> Result<Vec<Destination>, UnknownModelError> {
+        self.find(model).ok_or_else(|| self.unknown_model(model))
+    }
+
+    /// Like [`Routes::resolve`], but does not look for similar names if the model is unknown.
+    pub(crate) fn find(&self, model: &str) -> Option<Vec<Destination>> {
         if let Some(route) = self.routes.iter().find(|route| *route.model == *model) {
-            return Ok(route.targets.clone());
+            return Some(route.targets.clone());
         }
         let found = self.parse_destination(model).or_else(|| self.find_claim(model));
-        found.map(|destination| vec![destination]).ok_or_else(|| self.unknown_model(model))
+        found.map(|destination| vec![destination])
     }
 
     /// Parses `PROVIDER/model`; `None` if the provider is unknown or does not serve the model.

@@ -89,6 +89,15 @@ fn redefined_provider_moves_all_its_rows() {
 }
 
 #[test]
+fn provider_declares_accepted_tags() {
+    let routes =
+        routes("[providers.mine]\nkind = \"anthropic\"\naccepted_tags = [\"my-handle-v1\"]");
+    let mine = routes.providers().iter().find(|provider| &*provider.name == "mine").unwrap();
+    let Endpoint::Remote(row) = &mine.endpoint else { panic!("{:?}", mine.endpoint) };
+    assert_eq!(row.dialect.accepted_tags, ["my-handle-v1"]);
+}
+
+#[test]
 fn unknown_names_get_suggestions() {
     let routes = routes(FILE);
     for (model, expected) in [

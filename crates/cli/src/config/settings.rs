@@ -121,12 +121,7 @@ pub(crate) const STORE_FAILURES: &[(&str, OnStoreFailure)] =
     &[("pass", OnStoreFailure::Pass), ("refuse", OnStoreFailure::Refuse)];
 
 /// Values of `prefix`, with their names in the configuration file.
-pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
-    ("freeze", PrefixPolicy::Freeze),
-    ("freeze_or_error", PrefixPolicy::FreezeOrError),
-    ("drop_block", PrefixPolicy::DropBlock),
-    ("error", PrefixPolicy::Error),
-];
+pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = PrefixPolicy::NAMES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use throughline_core::Credential;
 use throughline_json::Name;
 use throughline_tools::reader::{Diagnostics, Section};
-use throughline_trace::{Mode, SinkKind};
+use throughline_trace::{COGNIPEER_URL, Mode, SinkKind, bearer};
 
 use super::shown_variable;
 
@@ -71,7 +71,8 @@ pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Tracin
 }
 
 fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<SinkSettings> {
-    section.reject_unknown_keys(&["kind", "url", "folder", "header", "value", "value_env"], notes);
+    let keys = ["kind", "url", "folder", "header", "value", "value_env", "api_key", "api_key_env"];
+    section.reject_unknown_keys(&keys, notes);
     if !section.has("kind") {
         let kinds: Vec<&str> = SinkKind::ALL.iter().map(|(kind, _)| *kind).collect();
         let kinds = kinds.join(", ");
@@ -91,12 +92,60 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
             format!("a sink of kind {kind} does not take `{other}`: write {key} = \"{example}\"");
         notes.error(section.key_at(other), message);
     }
+    let is_cognipeer = kind == SinkKind::Cognipeer;
     let to = section.text(key, example, notes);
-    if to.is_none() && !section.has(key) {
+    if to.is_none() && !section.has(key) && !is_cognipeer {
         notes.error(section.at, format!("this sink needs `{key}`: write {key} = \"{example}\""));
     }
-    let header = header(section, notes);
+    // Cognipeer's hosted console has a default URL.
+    let is_hosted = is_cognipeer && !section.has(key);
+    let to = to.or(is_hosted.then_some(COGNIPEER_URL));
+    let key = api_key(section, kind, notes).map(|key| bearer(&Credential::new(key)));
+    let header = header(section, notes).or(key);
+    if is_hosted && !["api_key", "api_key_env", "header"].iter().any(|key| section.has(key)) {
+        let message = "a sink of kind cognipeer needs `api_key_env`: \
+                       write api_key_env = \"COGNIPEER_API_KEY\"";
+        notes.error(section.at, message.to_owned());
+    }
     Some(SinkSettings { name: Name::from(name), kind, to: to?.to_owned(), header })
+}
+
+/// Returns the API key of a Cognipeer sink.
+fn api_key(section: &Section<'_>, kind: SinkKind, notes: &mut Diagnostics<'_>) -> Option<String> {
+    let keys = ["api_key", "api_key_env"];
+    if kind != SinkKind::Cognipeer {
+        for key in keys.into_iter().filter(|key| section.has(key)) {
+            let message = format!("`{key}` applies only to a sink of kind cognipeer: use `header`");
+            notes.error(section.key_at(key), message);
+        }
+        return None;
+    }
+    if let Some(other) = ["api_key", "header"].into_iter().find(|key| section.has(key))
+        && section.has("api_key_env")
+    {
+        let message = format!("`{other}` is also set: keep only one of them");
+        notes.error(section.value_at("api_key_env"), message);
+    }
+    let value = section.text("api_key", "…", notes).map(str::to_owned);
+    value.or_else(|| {
+        let variable = section.text("api_key_env", "COGNIPEER_API_KEY", notes)?;
+        read_variable(section, "api_key_env", variable, notes)
+    })
+}
+
+/// Reads an environment variable that a key names, and warns if the variable is not set.
+fn read_variable(
+    section: &Section<'_>,
+    key: &str,
+    variable: &str,
+    notes: &mut Diagnostics<'_>,
+) -> Option<String> {
+    let value = (notes.variables)(variable);
+    if value.is_none() {
+        let message = format!("{} is not set; the header is not sent", shown_variable(variable));
+        notes.warning(section.value_at(key), message);
+    }
+    value
 }
 
 /// Returns the additional HTTP header of a sink. The configuration contains the header's value or
@@ -121,15 +170,7 @@ fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, C
             None
         }
         (Some(value), None) => Some(value.to_owned()),
-        (None, Some(variable)) => {
-            let value = (notes.variables)(variable);
-            if value.is_none() {
-                let message =
-                    format!("{} is not set; the header is not sent", shown_variable(variable));
-                notes.warning(section.value_at("value_env"), message);
-            }
-            value
-        }
+        (None, Some(variable)) => read_variable(section, "value_env", variable, notes),
         (None, None) => {
             let message = "`header` needs a `value` or a `value_env`";
             notes.error(section.value_at("header"), message);

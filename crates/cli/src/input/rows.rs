@@ -1,6 +1,5 @@
-//! The catalog that a request is audited with: built-in entries and the user's entries.
+//! The catalog that a request is audited with: built-in, installed and user-defined entries.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +7,8 @@ use throughline_codec::{Catalog, CatalogError, Document};
 use throughline_core::{Provider, Wire};
 use throughline_json::Name;
 
+use crate::args::CatalogArgs;
+use crate::config::load_catalog;
 use crate::input::Input;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
@@ -15,21 +16,21 @@ use crate::print::text;
 /// Model name to use if the input does not name a model.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-pub(crate) struct RequestCatalog(Cow<'static, Catalog>);
+pub(crate) struct RequestCatalog(Arc<Catalog>);
 
 impl RequestCatalog {
-    /// Loads the built-in catalog, extended by the profiles in a file.
-    pub(crate) fn read(profiles: Option<&Path>) -> Result<Self> {
-        let builtin = Catalog::builtin();
-        let Some(file) = profiles else { return Ok(Self(Cow::Borrowed(builtin))) };
+    /// Loads the catalog in effect, extended by the profiles in a file.
+    pub(crate) fn read(args: &CatalogArgs, profiles: Option<&Path>) -> Result<Self> {
+        let installed = load_catalog(args.config.as_deref())?.shared.current();
+        let Some(file) = profiles else { return Ok(Self(installed)) };
         let name = file.display();
-        let catalog = builtin.with_profiles(&text::read_file(file)?).map_err(|error| {
+        let catalog = installed.with_profiles(&text::read_file(file)?).map_err(|error| {
             Failure::Usage(match error {
                 CatalogError::Syntax { line, message, .. } => format!("{name}:{line}: {message}"),
                 error => format!("{name}: {error}"),
             })
         })?;
-        Ok(Self(Cow::Owned(catalog)))
+        Ok(Self(Arc::new(catalog)))
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {

@@ -4,11 +4,15 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use throughline_codec::{Codec, CodecError, DecodeContext, Document, PriorExchanges, Transcript};
-use throughline_core::{Request, Target, Wire};
+use throughline_codec::{
+    Codec, CodecError, DecodeContext, Document, HistoryFormat, PriorExchanges, Transcript,
+};
+use throughline_core::{Call, Request, Target, Wire};
 use throughline_json::Name;
+use throughline_spec::ReplayAudit;
 
 use crate::args::RequestArgs;
+use crate::input::documents::{self, DocumentOwner};
 use crate::input::headers;
 use crate::input::past::PriorBuilder;
 use crate::input::recording::{self, RecordedExchange};
@@ -48,7 +52,7 @@ impl UnresolvedRequest {
 impl Subject {
     /// Reads a request, or the last request of a recording.
     pub(crate) fn read(args: &RequestArgs, file: &Path) -> Result<Self> {
-        let rows = RequestCatalog::read(args.profiles.as_deref())?;
+        let rows = RequestCatalog::read(&args.catalog, args.profiles.as_deref())?;
         let headers = headers::parse(&args.header)?;
         let input = Input::read(file)?;
         let unresolved = match recording::read(&input)? {
@@ -58,9 +62,49 @@ impl Subject {
         Self::new(args, &rows, headers, unresolved)
     }
 
+    /// Reads a conversation in a documented format and builds the request that replays the
+    /// conversation. Also returns the audits of its assistant turns, each with the index of the
+    /// turn's message.
+    pub(crate) fn history(
+        args: &RequestArgs,
+        file: &Path,
+        format: HistoryFormat,
+    ) -> Result<(Self, Vec<(u32, ReplayAudit)>)> {
+        let rows = RequestCatalog::read(&args.catalog, args.profiles.as_deref())?;
+        let input = Input::read(file)?;
+        let (provider, model) = (args.provider.as_deref(), args.model.as_deref());
+        let owner = DocumentOwner::resolve(&rows, format, provider, model, &args.account)?;
+        let Some(owner) = owner.filter(|_| model.is_some()) else {
+            let message = "does not name its model, which the rules depend on; specify it with \
+                           --model and its provider with --provider";
+            return Err(Failure::Usage(format!("{} {message}", input.name)));
+        };
+        let history = documents::read(&input, format, Some(&owner), "--provider")?;
+        let audits = history
+            .turns
+            .iter()
+            .map(|turn| (turn.message, turn.audit(owner.codec.reasoning(), &owner.target)));
+        let audits = audits.collect();
+        let DocumentOwner { target, codec } = owner;
+        input::note_unknown_model(&DecodeContext::of(target.clone()));
+        let mut call = Call::new(target.clone());
+        call.items = history.items;
+        let encoded = codec.encode(&call).map_err(|error| input.bad_data(error))?;
+        let subject = Self {
+            name: input.name,
+            codec,
+            target,
+            request: encoded.request,
+            prior: PriorExchanges::default(),
+            knows_headers: false,
+            account_created: args.account_created,
+        };
+        Ok((subject, audits))
+    }
+
     /// Reads a conversation with one message or item per line. Also returns the original lines.
     pub(crate) fn session(args: &RequestArgs, file: &Path) -> Result<(Self, Input)> {
-        let rows = RequestCatalog::read(args.profiles.as_deref())?;
+        let rows = RequestCatalog::read(&args.catalog, args.profiles.as_deref())?;
         let headers = headers::parse(&args.header)?;
         let lines = Input::read(file)?;
         let provider = args.provider.as_deref().and_then(|name| rows.catalog().provider(name));

@@ -140,11 +140,11 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
                 let padding = " ".repeat(width.saturating_sub(text.width()));
                 let (before, after) =
                     if column.is_right { (&*padding, "") } else { ("", &*padding) };
-                let text = format!("{before}{text}{after}");
-                // An empty cell has no style, so that trailing spaces can be trimmed.
+                // Padding and empty cells have no style, so that trailing spaces can be trimmed.
                 let style = if text.trim().is_empty() { Style::new() } else { *style };
-                line.push_str(&text.style(style).to_string());
-                line.push_str(&" ".repeat(GAP));
+                for part in [before, &text.style(style).to_string(), after, &" ".repeat(GAP)] {
+                    line.push_str(part);
+                }
             }
             push_line(&mut out, line.trim_end());
         }

@@ -418,3 +418,100 @@ fn secrets_are_redacted_in_output_and_narration() {
     assert!(!narrated.out.contains(secret), "{}", narrated.out);
     assert!(narrated.out.contains("[REDACTED]"), "{}", narrated.out);
 }
+
+#[test]
+fn snapshot_resumes_in_another_store() {
+    let store = TestStore::without_database("agent-snapshot");
+    let started = store.run(&[
+        "run",
+        "What is the time?",
+        "--model",
+        "sim/claude-sonnet-5-5",
+        "--tool",
+        "now=echo noon",
+        "--approve",
+        "now",
+        "--no-ask",
+    ]);
+    assert_eq!(started.code, 0, "{}", started.err);
+    let run = find_id(&started.err, "run_");
+    let taken = store.run(&["snapshot", &run, "--output", "run.json", "--tag", "before lunch"]);
+    assert_eq!(taken.code, 0, "{}", taken.err);
+    let mode = std::fs::metadata(store.file("run.json")).unwrap().permissions();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
+    assert_eq!(mode, 0o600, "only the owner can read a snapshot: {mode:o}");
+    let document: Value =
+        serde_json::from_str(&std::fs::read_to_string(store.file("run.json")).unwrap()).unwrap();
+    assert_eq!(document["metadata"]["tag"], "before lunch");
+    assert_eq!(document["metadata"]["paused"], true);
+    let printed = store.run(&["snapshot", &run]);
+    assert!(printed.out.contains(&format!("\"run\":\"{run}\"")), "{}", printed.out);
+
+    // The other store reviews the open call again, and then continues the run.
+    let other = ["--store", "sqlite://other.db", "--tool", "now=echo noon", "--no-ask"];
+    let resume = |what: &[&str]| store.run(&[&["resume"], what, &other[..]].concat());
+    let restored = resume(&["--snapshot", "run.json"]);
+    assert_eq!(restored.code, 0, "{}", restored.err);
+    assert!(restored.err.contains(&format!("restored {run} of")), "{}", restored.err);
+    assert!(restored.err.contains("now needs approval"), "{}", restored.err);
+    let inbox = store.run(&["inbox", "--store", "sqlite://other.db", "--format", "json"]);
+    let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
+    let id = inbox["waiting"][0]["id"].as_str().unwrap();
+    let approved = store.run(&["approve", id, "--store", "sqlite://other.db"]);
+    assert_eq!(approved.code, 0, "{}", approved.err);
+    let ended = resume(&[&run]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.out.contains("noon"), "{}", ended.out);
+
+    for (arguments, code, problem) in [
+        (vec!["snapshot", "run_nowhere"], 2, "run_nowhere"),
+        (vec!["resume", "--snapshot", "absent.json"], 2, "absent.json"),
+        (vec!["resume", "--snapshot", "throughline.toml"], 65, "invalid snapshot"),
+        (vec!["resume", "--snapshot", "run.json", &run], 2, "cannot be used with"),
+        (
+            vec!["resume", "--snapshot", "run.json", "--store", "sqlite://third.db"],
+            2,
+            "not passed: now; pass them again with --tool NAME=COMMAND or --agent",
+        ),
+        (
+            vec!["resume", "--snapshot", "absent.json", "--store", "sqlite://fourth.db"],
+            2,
+            "absent.json",
+        ),
+    ] {
+        std::fs::write(store.file("throughline.toml"), "").unwrap();
+        let output = store.run(&arguments);
+        assert_eq!(output.code, code, "{arguments:?}: {}", output.err);
+        assert!(output.err.contains(problem), "{arguments:?}: {}", output.err);
+    }
+    assert!(!store.file("fourth.db").exists(), "the snapshot is read before a store is created");
+}
+
+#[test]
+fn shell_tools_read_the_ctx_of_the_run() {
+    let store = TestStore::without_database("agent-ctx");
+    let tool = r#"probe=printf %s "$THROUGHLINE_CTX" | tr -d '{}"'"#;
+    let output = store.run(&[
+        "run",
+        "Probe it.",
+        "--model",
+        "sim/claude-sonnet-5-5",
+        "--tool",
+        tool,
+        "--ctx",
+        "customer=4711",
+        "--ctx",
+        "city=Basel",
+        "--no-ask",
+    ]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(output.err.contains("city:Basel,customer:4711"), "{}", output.err);
+    for (ctx, code, problem) in
+        [("customer", 2, "write KEY=VALUE"), ("__run=x", 65, "ctx.__run: is not a valid key")]
+    {
+        let model = ["--model", "sim/claude-sonnet-5-5", "--no-ask"];
+        let output = store.run(&[&["run", "Hello", "--ctx", ctx], &model[..]].concat());
+        assert_eq!(output.code, code, "{}", output.err);
+        assert!(output.err.contains(problem), "{}", output.err);
+    }
+}

@@ -291,6 +291,8 @@ fn help_has_examples_and_completions_are_printed() {
         "rules",
         "explain",
         "sim",
+        "connect",
+        "fidelity",
         "threads",
         "runs",
         "items",

@@ -299,6 +299,76 @@ fn show_prints_values_with_their_sources() {
 }
 
 #[test]
+fn plain_reasoning_setting_is_shown_and_checked() {
+    let folder = Folder::new("plain");
+    let text = "[providers.deepseek]\nreplay_plain = \"never\"\n";
+    folder.write("here/throughline.toml", text);
+    assert_eq!(folder.run(&["config", "check"]).code, 0);
+    let shown = folder.json(&["config", "show"]);
+    let setting = value(&shown, "providers.deepseek.replay_plain");
+    assert_eq!(setting, ("never".into(), "line 2".into()));
+    let all = shown["providers"].as_array().unwrap();
+    let of = |name| all.iter().find(|row| row["name"] == name).unwrap()["replay_plain"].clone();
+    assert_eq!((of("deepseek"), of("moonshot")), ("never".into(), "auto".into()));
+    folder.write("here/throughline.toml", &text.replace("never", "sometimes"));
+    let checked = folder.run(&["config", "check"]);
+    assert_eq!(checked.code, 1);
+    let problem = "2:16: `replay_plain` must be one of auto, always, never";
+    assert!(checked.out.contains(problem), "{}", checked.out);
+}
+
+#[test]
+fn accepted_tags_are_shown_and_checked() {
+    let folder = Folder::new("tags");
+    let text = "[providers.mine]\nkind = \"anthropic\"\naccepted_tags = [\"one\", \"two\"]\n";
+    folder.write("here/throughline.toml", text);
+    let shown = folder.json(&["config", "show"]);
+    let setting = value(&shown, "providers.mine.accepted_tags");
+    assert_eq!(setting, ("one, two".into(), "line 3".into()));
+    let all = shown["providers"].as_array().unwrap();
+    let mine = all.iter().find(|row| row["name"] == "mine").unwrap();
+    assert_eq!(mine["accepted_tags"], serde_json::json!(["one", "two"]));
+    folder.write("here/throughline.toml", &text.replace("\"one\"", "\"\""));
+    let checked = folder.run(&["config", "check"]);
+    assert_eq!(checked.code, 1);
+    let problem = "3:18: `accepted_tags` must not contain an empty tag";
+    assert!(checked.out.contains(problem), "{}", checked.out);
+}
+
+#[test]
+fn pool_is_shown_without_keys() {
+    let folder = Folder::new("pool");
+    let text = format!(
+        "[providers.openai]\nbalance = \"least-busy\"\npool = [\n\
+         {{ name = \"a\", api_key_env = \"KEY_A\", weight = 2 }},\n\
+         {{ name = \"b\", api_key = \"{CANARY}\" }},\n]\n"
+    );
+    folder.write("here/throughline.toml", &text);
+    let environment = [("KEY_A", CANARY)];
+    let output = folder.run_with(&environment, &["config", "show", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&output.out).unwrap();
+    let balance = value(&shown, "providers.openai.balance");
+    assert_eq!(balance, ("least-busy".into(), "line 2".into()));
+    let all = shown["providers"].as_array().unwrap();
+    let openai = all.iter().find(|provider| provider["name"] == "openai").unwrap();
+    let accounts = serde_json::json!([
+        { "name": "a", "key": "$KEY_A", "weight": 2 },
+        { "name": "b", "key": "…", "weight": 1 },
+    ]);
+    assert_eq!(openai["pool"]["accounts"], accounts);
+    let text = folder.run_with(&environment, &["config", "show"]);
+    assert!(text.out.contains("a: $KEY_A, weight 2; b: …, weight 1"), "{}", text.out);
+    for printed in [&output.out, &output.err, &text.out, &text.err] {
+        assert!(!printed.contains(CANARY), "{printed}");
+    }
+    // Without the variable, the account is not used, and the file is still valid.
+    let checked = folder.run(&["config", "check"]);
+    assert_eq!(checked.code, 0);
+    let warning = "4:29: $KEY_A is not set; this account cannot be used without it";
+    assert!(checked.out.contains(warning), "{}", checked.out);
+}
+
+#[test]
 fn usual_variables_are_shown_by_name() {
     let folder = Folder::new("usual");
     let environment = [
@@ -353,7 +423,7 @@ fn show_model_lists_its_targets() {
         "1. proxy/gpt-5  openai-responses at https://proxy.example/v1, key: $WORK_KEY is not set, \
          $1.25 in and $10.00 out\n\
          2. work-claude/claude-sonnet-5  anthropic-messages at https://api.anthropic.com, key: …, \
-         $3.00 in and $15.00 out\n\
+         $2.00 in and $10.00 out\n\
          3. sim/gpt-5  openai-responses at built in, key: none, $1.25 in and $10.00 out\n"
     );
     let report = folder.json(&["config", "show", "--model", "claude-x"]);

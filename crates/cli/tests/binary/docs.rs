@@ -28,6 +28,8 @@ enum Tag {
     Shell,
     /// `sh,serve`: like `sh`, but the last command runs until it is stopped.
     Serve,
+    /// `sh,client`: commands that need an installed client (see [`SnippetFolder::client_line`]).
+    Client,
     /// `sh,clone`: commands in a clone of the repository (see [`SnippetFolder::clone_line`]).
     Clone,
     /// `console`: lines that start with `$` are run. The other lines are their expected output.
@@ -52,6 +54,7 @@ impl Tag {
         Some(match info {
             "sh" => Tag::Shell,
             "sh,serve" => Tag::Serve,
+            "sh,client" => Tag::Client,
             "sh,clone" => Tag::Clone,
             "console" => Tag::Console,
             "python" => Tag::Python,
@@ -77,7 +80,7 @@ struct Block {
 fn pages() -> Vec<PathBuf> {
     let root = workspace_root();
     let mut pages = vec![root.join("README.md")];
-    for folder in ["docs", "docs/providers"] {
+    for folder in ["docs", "docs/clients", "docs/providers"] {
         let inside =
             std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(inside.filter(|path| path.extension().is_some_and(|end| end == "md")));
@@ -231,6 +234,11 @@ impl SnippetFolder {
                     self.clone_line(&location, line);
                 }
             }
+            Tag::Client => {
+                for line in text.lines() {
+                    self.client_line(&location, line);
+                }
+            }
             Tag::Python => self.script(&location, "python", "py", &text),
             Tag::JavaScript => self.script(&location, "node", "mjs", &text),
             Tag::Rust => assert_compiled(&location, &text),
@@ -284,6 +292,27 @@ impl SnippetFolder {
             }
             (None, None) => {}
         }
+    }
+
+    /// Checks a command that needs an installed client. `connect --run` is replaced by
+    /// `connect --print`. Other commands must install or start a client of the list.
+    fn client_line(&self, location: &str, line: &str) {
+        if line.starts_with("throughline ") {
+            let (command, is_run) = match line.split_once(" --run") {
+                Some((command, _)) => (command, true),
+                None => (line, false),
+            };
+            let print = if is_run { " --print" } else { "" };
+            return self.shell(location, &format!("{command}{print}"));
+        }
+        let list = std::fs::read_to_string(workspace_root().join("crates/cli/src/clients.toml"));
+        let list: toml::Table = toml::from_str(&list.unwrap()).unwrap();
+        let is_known = list["client"].as_array().unwrap().iter().any(|client| {
+            let program = client.get("program").and_then(toml::Value::as_str);
+            client["install"].as_str() == Some(line)
+                || line.split_whitespace().next().is_some_and(|word| Some(word) == program)
+        });
+        assert!(is_known, "{location}: no client is installed or started by: {line}");
     }
 
     fn shell(&self, location: &str, text: &str) {

@@ -11,12 +11,16 @@
 
 mod agents;
 mod callers;
+mod catalog;
 mod commands;
 mod config;
+mod connect;
 mod console;
 mod demo;
 mod docs;
 mod doctor;
+mod documents;
+mod fidelity;
 mod keys;
 mod master_key;
 mod nodes;

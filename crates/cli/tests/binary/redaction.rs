@@ -93,7 +93,9 @@ fn read_routes(
     let mut routes = 0;
     for (route, item) in document["paths"].as_object().unwrap() {
         let area = item["get"]["tags"][0].as_str();
-        if area.is_none_or(|area| ["anthropic", "openai", "gemini"].contains(&area)) {
+        if area.is_none_or(|area| {
+            ["anthropic", "openai", "gemini", "bedrock", "vertex"].contains(&area)
+        }) {
             continue;
         }
         routes += 1;

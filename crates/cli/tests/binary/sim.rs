@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 use crate::support::{file, throughline};
 
 /// Starts the simulators on a free port. Returns the process, its output and its address.
@@ -80,4 +82,66 @@ fn invalid_options_are_rejected_before_listening() {
     let output = throughline(&["sim", "--script", "no-such-script.toml"], b"");
     assert_eq!(output.code, 2);
     assert!(output.err.contains("cannot read no-such-script.toml"), "{}", output.err);
+}
+
+/// Returns the JSON body of a response.
+fn body(response: &str) -> serde_json::Value {
+    let (_, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response}"));
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
+}
+
+#[test]
+fn serve_scripts_its_simulators_and_returns_their_ledger() {
+    let store = TestStore::without_database("serve-script");
+    let script = "[[turn]]\ntexts = [\"Scripted.\"]\n";
+    std::fs::write(store.file("turns.toml"), script).unwrap();
+    let serving = GatewayProcess::start(&store.folder, &[], &["--script", "turns.toml"]);
+    let json = "content-type: application/json\r\n";
+    let request = serde_json::json!({"model": "sim/gpt-5.6-sol", "input": "Hello"}).to_string();
+    for expected in [true, false] {
+        let reply = serving.send("POST", "/v1/responses", json, &request);
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        assert_eq!(reply.contains("Scripted."), expected, "{reply}");
+    }
+    let requests = |path: &str| -> Vec<u64> {
+        let ledger = body(&serving.send("GET", path, "", ""));
+        let entries = ledger["entries"].as_array().unwrap().clone();
+        assert!(entries.iter().all(|entry| entry["model"] == "gpt-5.6-sol"), "{ledger}");
+        entries.iter().map(|entry| entry["request"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(requests("/v1/throughline/sim/ledger"), [1, 2]);
+    assert_eq!(requests("/v1/throughline/sim/ledger?after=1"), [2]);
+}
+
+/// The ledger covers all tenants, so no key may read it.
+#[test]
+fn gateway_with_keys_does_not_return_the_simulators_ledger() {
+    let store = TestStore::without_database("serve-ledger-keys");
+    let keys = ["one", "two"].map(|tenant| {
+        let created = store.json(&["keys", "create", "--tenant", tenant]);
+        created["key"].as_str().unwrap().to_owned()
+    });
+    let serving = GatewayProcess::start(&store.folder, &[], &[]);
+    for key in keys {
+        let headers = format!("authorization: Bearer {key}\r\n");
+        let reply = serving.send("GET", "/v1/throughline/sim/ledger", &headers, "");
+        assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
+        assert!(reply.contains("covers all tenants"), "{reply}");
+    }
+    let reply = serving.send("GET", "/v1/throughline/sim/ledger", "", "");
+    assert!(reply.starts_with("HTTP/1.1 401"), "{reply}");
+}
+
+#[test]
+fn serve_rejects_an_invalid_script_before_it_opens_the_store() {
+    let store = TestStore::without_database("serve-invalid-script");
+    std::fs::write(store.file("turns.toml"), "[[turn]]\ntexts = [\"a\"]\nround = \"x\"\n").unwrap();
+    let output = store.run(&["serve", "--script", "turns.toml"]);
+    assert_eq!((output.code, output.out.as_str()), (2, ""));
+    assert!(output.err.contains("turns.toml:3: "), "{}", output.err);
+    assert!(
+        output.err.contains("a number, or a list of the first and last number"),
+        "{}",
+        output.err
+    );
 }

@@ -246,6 +246,61 @@ fn disabled_tracing_writes_nothing() {
 }
 
 #[test]
+fn agent_declares_where_and_what_is_traced() {
+    let store = agent_store(
+        "traces-of-agent",
+        "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"other\"\n",
+    );
+    let with = |tracing: &str| {
+        std::fs::write(store.file("agent.toml"), format!("{AGENT}\n[tracing]\n{tracing}")).unwrap();
+    };
+    // The agent's sink replaces the configured sinks, and its settings apply.
+    with(
+        "enabled = true\nthreadId = \"shop\"\nlogData = false\nsink = { type = \"file\", path = \"traces\" }\n",
+    );
+    let output = run_agent(&store);
+    let session = session(&store, &output);
+    assert_eq!(session["threadId"], "shop");
+    assert_eq!(session["config"]["logData"], false);
+    assert!(!session.to_string().contains("noon"), "logData is off: {session}");
+    assert!(!store.file("other").exists());
+    // A manual export leaves out the same content.
+    let exported = store.run(&["traces", "export", &find_word(&output.err, "run_")]);
+    assert!(!exported.out.contains("noon"), "{}", exported.out);
+    with("enabled = false\n");
+    run_agent(&store);
+    assert!(!store.file("other").exists());
+    // A name refers to a configured sink.
+    with("enabled = true\nsink = { type = \"file\", name = \"files\" }\n");
+    let output = run_agent(&store);
+    let run = find_word(&output.err, "run_");
+    assert!(store.file(&format!("other/sess_{run}/trace.session.json")).exists());
+    with("enabled = true\nsink = { type = \"custom\", name = \"none\" }\n");
+    let output = run_agent(&store);
+    assert!(output.err.contains("the agent's sink none is not declared here"), "{}", output.err);
+    with("enabled = true\nsink = { type = \"http\", url = \"http://x\", apiKey = \"k\" }\n");
+    let output = store.run(&["run", "Hello", "--agent", "agent.toml", "--no-ask"]);
+    assert_eq!(output.code, 65, "{}", output.err);
+    assert!(output.err.contains("sink.apiKey is a credential"), "{}", output.err);
+}
+
+#[test]
+fn cognipeer_sink_authenticates_with_its_key() {
+    let console = Receiver::start(&["200 OK"]);
+    let tracing = format!(
+        "[tracing.sinks.console]\nkind = \"cognipeer\"\nurl = \"http://{}/sessions\"\napi_key = \"k-1\"\n",
+        console.address
+    );
+    let store = agent_store("traces-cognipeer", &tracing);
+    let output = run_agent(&store);
+    assert!(!output.err.contains("partial"), "{}", output.err);
+    let requests = console.requests();
+    assert!(requests[0].headers.contains("authorization: bearer k-1"), "{}", requests[0].headers);
+    let session = &console.documents()[0];
+    assert_eq!((&session["phase"], &session["status"]), (&"whole".into(), &"success".into()));
+}
+
+#[test]
 fn failing_sink_makes_the_trace_partial() {
     // Three sinks: one refuses, one is slow, and one is absent.
     let refuses = Receiver::start(&["400 Bad Request"]);

@@ -2,6 +2,8 @@
 
 use owo_colors::OwoColorize as _;
 
+use crate::clients::clients;
+use crate::cmd::connect::{ConnectTarget, GatewayKey, KEY_VARIABLE, default_model, exports};
 use crate::config::{Config, Credential, Endpoint};
 
 /// Which callers the gateway accepts.
@@ -47,8 +49,39 @@ pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMod
         heading if !heading.starts_with(' ') && !heading.is_empty() => heading.bold().to_string(),
         line => line.to_owned(),
     }));
+    let key = match access {
+        AccessMode::Keys => GatewayKey::Value(key.to_owned()),
+        AccessMode::ThisMachine | AccessMode::AnyMachine => GatewayKey::None,
+    };
+    lines.extend(client_lines(config, url, &key));
     lines.push(format!("{}\n", "Ctrl-C drains open streams and stops the gateway".dimmed()));
     lines.join("\n")
+}
+
+/// Returns how to connect the most common clients.
+fn client_lines(config: &Config, url: &str, key: &GatewayKey) -> Vec<String> {
+    let mut lines = Vec::new();
+    let clients = clients().unwrap_or_default();
+    for client in clients.iter().filter(|client| client.welcome) {
+        let model = default_model(&client.model, config);
+        let small = client.small.as_ref().map(|small| default_model(small, config));
+        let small = small.unwrap_or_else(|| model.clone());
+        let target = ConnectTarget { url: url.to_owned(), model, small, key: key.clone() };
+        lines.push(client.title.bold().to_string());
+        if client.needs_only_environment() {
+            lines.push(format!("  export {}", exports(client, &target).join(" ")));
+        }
+        // Without a key, the client would send the key of an open gateway, which is refused.
+        let variable = match key {
+            GatewayKey::None => String::new(),
+            GatewayKey::Variable(_) | GatewayKey::Value(_) => {
+                format!("{KEY_VARIABLE}={} ", key.shown())
+            }
+        };
+        lines.push(format!("  {variable}throughline connect {} --url {url} --run", client.name));
+        lines.push(String::new());
+    }
+    lines
 }
 
 /// Lists the providers that can be used without a key from the caller.

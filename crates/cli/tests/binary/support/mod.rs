@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use throughline_codec::Catalog;
 use throughline_testkit::workspace_root;
+
+pub(crate) use self::serving::without_keys;
 
 /// Output and exit code of a command.
 pub(crate) struct CommandOutput {
@@ -29,7 +30,7 @@ pub(crate) fn throughline_in(folder: &Path, arguments: &[&str], input: &[u8]) ->
 }
 
 /// Runs the binary in a directory with additional environment variables, and without the user's
-/// provider variables.
+/// provider and client variables.
 pub(crate) fn throughline_with(
     environment: &[(&str, &str)],
     folder: &Path,
@@ -58,32 +59,6 @@ pub(crate) fn throughline_with(
         out: text(output.stdout),
         err: text(output.stderr),
     }
-}
-
-/// Environment variables that configure providers and are not listed in the catalog as key
-/// variables.
-const ADDRESSES: [&str; 12] = [
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AZURE_OPENAI_ENDPOINT",
-    "SNOWFLAKE_ACCOUNT",
-    "OLLAMA_BASE_URL",
-    "OLLAMA_HOST",
-    "VLLM_BASE_URL",
-    "LLAMA_BASE_URL",
-    "GPUSTACK_BASE_URL",
-];
-
-/// Removes the user's provider variables from the environment of a command.
-pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
-    let rows = Catalog::builtin().providers().iter();
-    for name in rows.filter_map(|row| row.key_env.as_deref()).chain(ADDRESSES) {
-        command.env_remove(name);
-    }
-    command
 }
 
 /// Returns a path for a temporary file.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::support::without_keys;
+use throughline_codec::Catalog;
 
 pub(crate) struct GatewayProcess {
     child: Child,
@@ -40,8 +40,8 @@ impl GatewayProcess {
         while let Some(Ok(line)) = lines.next() {
             welcome.push_str(&line);
             welcome.push('\n');
-            // The startup message ends with this client snippet.
-            if line.contains("generateContent") {
+            // The startup message ends with this line.
+            if line.contains("Ctrl-C") {
                 break;
             }
         }
@@ -109,4 +109,43 @@ impl Drop for GatewayProcess {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Environment variables that configure providers and are not listed in the catalog as key
+/// variables.
+const ADDRESSES: [&str; 12] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AZURE_OPENAI_ENDPOINT",
+    "SNOWFLAKE_ACCOUNT",
+    "OLLAMA_BASE_URL",
+    "OLLAMA_HOST",
+    "VLLM_BASE_URL",
+    "LLAMA_BASE_URL",
+    "GPUSTACK_BASE_URL",
+];
+
+/// Variables that select a client's configuration folder, its backend or the gateway key.
+pub(crate) const CLIENT_VARIABLES: [&str; 8] = [
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "GEMINI_CLI_HOME",
+    "XDG_CONFIG_HOME",
+    "THROUGHLINE_KEY",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+];
+
+/// Removes the user's provider and client variables from the environment of a command.
+pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
+    let rows = Catalog::builtin().providers().iter();
+    let names = rows.filter_map(|row| row.key_env.as_deref());
+    for name in names.chain(ADDRESSES).chain(CLIENT_VARIABLES) {
+        command.env_remove(name);
+    }
+    command
 }

@@ -1,0 +1,228 @@
+//! The target of a client's connection: the gateway's address, the models and the key.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use crate::args::Connect;
+use crate::clients::{ClientEntry, KeyKind};
+use crate::config::environment::variable;
+use crate::config::{Config, Credential};
+use crate::print::failure::{Failure, Result};
+
+/// Environment variable that holds the gateway key of the client.
+pub(crate) const KEY_VARIABLE: &str = "THROUGHLINE_KEY";
+
+/// Key that a gateway without API keys accepts. Most clients refuse to start without a key.
+pub(crate) const OPEN_KEY: &str = "any";
+
+/// Prefix of the models that the gateway's own simulators serve.
+const SIMULATED: &str = "sim/";
+
+/// Time limit for the check whether a gateway listens on this machine.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// The gateway key of a client.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum GatewayKey {
+    /// The gateway needs no key.
+    None,
+    /// `THROUGHLINE_KEY` holds the key.
+    Variable(String),
+    /// The command line contains the key.
+    Value(String),
+}
+
+impl GatewayKey {
+    pub(crate) fn kind(&self) -> KeyKind {
+        match self {
+            Self::None => KeyKind::None,
+            Self::Variable(_) => KeyKind::Variable,
+            Self::Value(_) => KeyKind::Value,
+        }
+    }
+
+    /// Returns the key itself.
+    pub(crate) fn secret(&self) -> &str {
+        match self {
+            Self::None => OPEN_KEY,
+            Self::Variable(key) | Self::Value(key) => key,
+        }
+    }
+
+    /// Returns the key as `--print` shows it. A key from the environment is never printed.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::None => OPEN_KEY.to_owned(),
+            Self::Variable(_) => format!("${KEY_VARIABLE}"),
+            Self::Value(key) => key.clone(),
+        }
+    }
+}
+
+/// The values that replace the placeholders in the client list.
+#[derive(Clone)]
+pub(crate) struct ConnectTarget {
+    /// Address of the gateway without a path.
+    pub(crate) url: String,
+    pub(crate) model: String,
+    /// Model for background work.
+    pub(crate) small: String,
+    pub(crate) key: GatewayKey,
+}
+
+impl ConnectTarget {
+    /// Determines the target from the options, the configuration and the environment.
+    pub(crate) fn resolve(
+        options: &Connect,
+        client: &ClientEntry,
+        config: &Config,
+    ) -> Result<Self> {
+        let url = match &options.url {
+            Some(url) => checked_url(url)?,
+            None => listen_url(config.server.listen)?,
+        };
+        let key = match options.key.as_deref() {
+            Some(key) if key != "env" => GatewayKey::Value(checked_key(key)?),
+            source => match (variable(KEY_VARIABLE)?, source) {
+                (Some(key), _) => GatewayKey::Variable(checked_key(&key)?),
+                (None, None) => GatewayKey::None,
+                (None, Some(_)) => {
+                    return Err(Failure::Usage(format!(
+                        "--key env reads the key from {KEY_VARIABLE}, which is not set: create a \
+                         key with `throughline keys create` and export it"
+                    )));
+                }
+            },
+        };
+        let default = |model: &str| default_model(model, config);
+        let model = options.model.clone().unwrap_or_else(|| default(&client.model));
+        let small = match (&options.model, &client.small) {
+            (None, Some(small)) => default(small),
+            (Some(_) | None, _) => model.clone(),
+        };
+        Ok(Self { url, model, small, key })
+    }
+
+    /// Replaces the placeholders in a text. `key` is the text for `{key}`.
+    pub(crate) fn fill(&self, text: &str, key: &str) -> String {
+        let values = [
+            ("{url}", &*self.url),
+            ("{model}", &self.model),
+            ("{small}", &self.small),
+            ("{key}", key),
+        ];
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        // A value is never searched for placeholders, so that it is inserted unchanged.
+        while let Some(start) = rest.find('{') {
+            let (before, placeholder) = rest.split_at(start);
+            filled.push_str(before);
+            match values.iter().find(|(name, _)| placeholder.starts_with(name)) {
+                Some((name, value)) => {
+                    filled.push_str(value);
+                    rest = placeholder.get(name.len()..).unwrap_or_default();
+                }
+                None => {
+                    filled.push('{');
+                    rest = placeholder.get(1..).unwrap_or_default();
+                }
+            }
+        }
+        filled + rest
+    }
+
+    /// Fails if the address is on this machine and no program listens there.
+    pub(crate) fn check_gateway(&self) -> Result<()> {
+        let Some(address) = local_address(&self.url) else { return Ok(()) };
+        if TcpStream::connect_timeout(&address, CONNECT_LIMIT).is_ok() {
+            return Ok(());
+        }
+        Err(Failure::Outside(anyhow::anyhow!(
+            "no gateway listens on {}: start it in another terminal with `throughline serve`, or \
+             name its address with --url",
+            self.url
+        )))
+    }
+}
+
+/// Returns a model that works without further setup: the model itself if the gateway has a key for
+/// its provider or a route of that name, else the simulated model.
+pub(crate) fn default_model(model: &str, config: &Config) -> String {
+    let Ok(targets) = config.routes.resolve(model) else { return format!("{SIMULATED}{model}") };
+    let is_usable = targets.iter().any(|target| {
+        let provider = config.routes.provider(&target.provider);
+        provider.is_some_and(|provider| match provider.credential {
+            Credential::Own { .. } | Credential::Aws(_) => true,
+            Credential::Open => provider.is_configured(),
+            Credential::Callers | Credential::Missing { .. } => false,
+        })
+    });
+    if is_usable { model.to_owned() } else { format!("{SIMULATED}{model}") }
+}
+
+/// Returns the URL under which this machine reaches a listening address.
+fn listen_url(mut listen: SocketAddr) -> Result<String> {
+    if listen.port() == 0 {
+        return Err(Failure::Usage(
+            "the configured port is 0, so the gateway picks a port at each start: name its \
+             address with --url"
+                .to_owned(),
+        ));
+    }
+    if listen.ip().is_unspecified() {
+        listen.set_ip(match listen.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    Ok(format!("http://{listen}"))
+}
+
+/// Checks the value of `--url` and removes trailing slashes.
+fn checked_url(url: &str) -> Result<String> {
+    let url = url.trim_end_matches('/');
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let is_plain = |text: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|letter| letter.is_ascii_graphic() && !"\"'`$\\{}@?#".contains(letter))
+    };
+    if !host.is_some_and(is_plain) {
+        return Err(Failure::Usage(
+            "--url must be an http or https address without a user, query or fragment, such as \
+             http://127.0.0.1:4400"
+                .to_owned(),
+        ));
+    }
+    if let Some(end) = ["/v1", "/v1beta"].into_iter().find(|end| url.ends_with(end)) {
+        return Err(Failure::Usage(format!(
+            "--url must not end with {end}: connect adds the path that each client needs"
+        )));
+    }
+    Ok(url.to_owned())
+}
+
+/// Checks that a key can be part of an HTTP header. The error does not repeat the key.
+fn checked_key(key: &str) -> Result<String> {
+    if !key.is_empty() && key.chars().all(|letter| letter.is_ascii_graphic()) {
+        return Ok(key.to_owned());
+    }
+    Err(Failure::Usage(
+        "the gateway key must consist of printable ASCII characters without spaces".to_owned(),
+    ))
+}
+
+/// Returns the socket address of a plain HTTP address on this machine.
+fn local_address(url: &str) -> Option<SocketAddr> {
+    let authority = url.strip_prefix("http://")?.split('/').next()?;
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    let is_named = authority.starts_with("localhost:");
+    let address: SocketAddr = match authority.parse() {
+        Ok(address) => address,
+        Err(_) if is_named => authority.to_socket_addrs().ok()?.next()?,
+        Err(_) => return None,
+    };
+    address.ip().is_loopback().then_some(address)
+}
