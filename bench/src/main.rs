@@ -17,6 +17,7 @@
 //! | `postgres.rs` | the gateway with its store on PostgreSQL |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `profile.rs` | time of the stages of a request |
+//! | `fidelity.rs`, `fidelity_table.rs` | how well gateways preserve reasoning |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
 //! | `table.rs` | the table of results |
@@ -37,6 +38,8 @@ mod abuse;
 mod commit;
 mod continuation;
 mod conversation;
+mod fidelity;
+mod fidelity_table;
 mod gateway;
 mod load;
 mod measure;
@@ -79,6 +82,9 @@ pub(crate) struct Options {
     /// cargo feature `profile`
     #[arg(long, conflicts_with = "abuse")]
     profile: bool,
+    /// Measure only how well the gateways preserve reasoning
+    #[arg(long, conflicts_with_all = ["abuse", "profile"])]
+    fidelity: bool,
     /// Also measure stores on this PostgreSQL server, which scripts/postgres started
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
@@ -104,6 +110,9 @@ enum Serve {
     Proxy {
         /// Address to forward to
         to: String,
+        /// Address to listen on
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: std::net::SocketAddr,
     },
     /// Abusive clients
     #[command(hide = true)]
@@ -121,9 +130,10 @@ fn main() -> anyhow::Result<()> {
     runtime.context("cannot start the async runtime")?.block_on(async {
         match &options.serve {
             Some(Serve::Upstream) => upstream::serve().await,
-            Some(Serve::Proxy { to }) => proxy::serve(to).await,
+            Some(Serve::Proxy { to, listen }) => proxy::serve(to, *listen).await,
             Some(Serve::Misbehave { abuse, address }) => abuse.repeat(*address).await,
             None if options.abuse => abuse::run(options.only.as_deref()).await,
+            None if options.fidelity => fidelity::run(&options).await,
             None if options.profile => profile::run(&options).await,
             None => plan::run(&options).await,
         }

@@ -59,10 +59,7 @@ async fn litellm(upstream: SocketAddr) -> anyhow::Result<Peer> {
 
 async fn portkey(upstream: SocketAddr) -> anyhow::Result<Peer> {
     let program = installed("node/node_modules/@portkey-ai/gateway/build/start-server.js")?;
-    let manifest = installed("node/node_modules/@portkey-ai/gateway/package.json")?;
-    let mut version = Command::new("node");
-    version.args(["-p", "require(process.argv[1]).version"]).arg(manifest);
-    let version = output_of(version).await?;
+    let version = node_version("node/node_modules/@portkey-ai/gateway/package.json").await?;
     let address = free_address().await?;
     let mut command = Command::new("node");
     command.arg(program).arg(format!("--port={}", address.port())).arg("--headless");
@@ -114,22 +111,29 @@ fn home() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the path of a file that `scripts/peers` installs.
-fn installed(file: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn installed(file: &str) -> anyhow::Result<PathBuf> {
     let path = home()?.join(file);
     anyhow::ensure!(path.exists(), "run scripts/peers to install it");
     Ok(path)
 }
 
-async fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) async fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     Ok(listener.local_addr()?)
 }
 
 /// Returns the version of a Python package.
-async fn python_version(python: &Path, package: &str) -> anyhow::Result<String> {
+pub(crate) async fn python_version(python: &Path, package: &str) -> anyhow::Result<String> {
     let code = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))";
     let mut command = Command::new(python);
     command.args(["-c", code, package]);
+    output_of(command).await
+}
+
+/// Returns the version in the manifest of a Node package.
+pub(crate) async fn node_version(manifest: &str) -> anyhow::Result<String> {
+    let mut command = Command::new("node");
+    command.args(["-p", "require(process.argv[1]).version"]).arg(installed(manifest)?);
     output_of(command).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const LISTENS: &str = "http://";
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves requests in this process. Prints the address on the first line of output.
+/// Serves requests in this process on a free port. Prints the address on the first line of output.
 pub(crate) async fn listen<A, F, B>(handler: A) -> anyhow::Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -33,7 +33,19 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    listen_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), handler).await
+}
+
+/// Serves requests in this process. Prints the address on the first line of output.
+pub(crate) async fn listen_at<A, F, B>(address: SocketAddr, handler: A) -> anyhow::Result<()>
+where
+    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = anyhow::Result<Response<B>>> + Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listener = TcpListener::bind(address).await?;
     println!("{LISTENS}{}", listener.local_addr()?);
     std::io::stdout().flush()?;
     loop {

@@ -22,6 +22,15 @@ interface PartFate {
   seals: string[];
 }
 
+/** A system message that the gateway appended instead of changing the signed prefix. */
+interface AppendedMessage {
+  /** Index in the messages of the sent request. */
+  message: number;
+  system: boolean;
+  tools_added: string[];
+  tools_removed: string[];
+}
+
 interface CallRecord extends Omit<CallRow, "microseconds"> {
   stored_at: string;
   prefix_changed?: string;
@@ -35,6 +44,7 @@ interface CallRecord extends Omit<CallRow, "microseconds"> {
   findings?: Finding[];
   repaired?: { rule: string; path: string; message: string; fix: string }[];
   restore_findings?: { item: string; message: string }[];
+  appended?: AppendedMessage[];
   warnings?: { setting: string; message: string }[];
   rules?: Record<string, { title: string; why: string; fix: string; provider_error?: string; evidence: Evidence[] }>;
 }
@@ -70,6 +80,7 @@ export function CallPage({ call }: { call: string }) {
         <Fact name="Stored"><RelativeTime at={value.stored_at} /></Fact>
       </dl>
       {value.prefix_changed ? <p class="callout">Seals were removed because an earlier part of the conversation changed: {plain(value.prefix_changed)}</p> : null}
+      <Appended messages={value.appended ?? []} />
       <Findings record={value} />
       <Parts record={value} />
       <section aria-labelledby="difference">
@@ -84,6 +95,29 @@ export function CallPage({ call }: { call: string }) {
       <Body title="Request from the client" about={value.received} text={received} />
       {value.sent ? <Body title="Request to the provider" about={value.sent} text={sent} /> : null}
     </>
+  );
+}
+
+function Appended({ messages }: { messages: AppendedMessage[] }) {
+  if (!messages.length) return null;
+  const describe = (one: AppendedMessage) =>
+    [
+      one.system ? "system prompt changed" : "",
+      one.tools_added.length ? `tools added: ${one.tools_added.join(", ")}` : "",
+      one.tools_removed.length ? `tools removed: ${one.tools_removed.join(", ")}` : "",
+    ]
+      .filter(Boolean)
+      .join("; ");
+  return (
+    <section aria-labelledby="appended">
+      <h2 id="appended">Appended changes</h2>
+      <p class="hint">The client changed its system prompt or its tools. The gateway kept the original ones, so that all Seals stay valid, and sent the changes in system messages.</p>
+      <ul class="notes">
+        {messages.map((one) => (
+          <li><bdi>{plain(`messages.${one.message}: ${describe(one)}`)}</bdi></li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

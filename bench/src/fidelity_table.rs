@@ -1,0 +1,129 @@
+//! Prints the results of the fidelity benchmark as Markdown tables.
+
+use serde_json::Value;
+
+/// The counts of some cases of one gateway.
+#[derive(Default)]
+struct FidelityCounts {
+    kept: u64,
+    lost: u64,
+    altered: u64,
+    refused: u64,
+    errors: u64,
+    prefix_kept: u64,
+    prefix_total: u64,
+    bytes_changed: Option<u64>,
+    cases: usize,
+    unsupported: usize,
+}
+
+impl FidelityCounts {
+    fn add(&mut self, case: &Value) {
+        let number = |name: &str| case[name].as_u64().unwrap_or_default();
+        self.cases += 1;
+        self.unsupported += usize::from(!case["unsupported"].is_null());
+        self.kept += number("kept");
+        self.lost += number("lost");
+        self.altered += number("altered");
+        self.refused += number("refused");
+        self.errors += number("errors");
+        self.prefix_kept += number("prefix_kept");
+        self.prefix_total += number("prefix_total");
+        if let Some(bytes) = case["bytes_changed"].as_u64() {
+            self.bytes_changed = Some(self.bytes_changed.unwrap_or_default() + bytes);
+        }
+    }
+
+    fn prefix_share(&self) -> String {
+        let share = (self.prefix_kept * 100).checked_div(self.prefix_total);
+        share.map_or_else(|| "–".to_owned(), |share| format!("{share} %"))
+    }
+
+    fn bytes(&self) -> String {
+        self.bytes_changed.map_or_else(|| "–".to_owned(), |bytes| bytes.to_string())
+    }
+
+    /// Formats the counts of one wire and case: the kept Seals, then everything that went wrong.
+    fn cell(&self) -> String {
+        if self.cases == self.unsupported {
+            return "n/a".to_owned();
+        }
+        let problems = [
+            ("lost", self.lost),
+            ("altered", self.altered),
+            ("refused", self.refused),
+            ("failed", self.errors),
+        ];
+        let problems = problems.iter().filter(|(_, number)| *number > 0);
+        let problems: Vec<String> =
+            problems.map(|(name, number)| format!("{number} {name}")).collect();
+        let kept = format!("{} kept", self.kept);
+        if problems.is_empty() { kept } else { format!("{kept}, **{}**", problems.join(", ")) }
+    }
+}
+
+pub(crate) fn print(reports: &[Value]) {
+    if reports.is_empty() {
+        return;
+    }
+    println!(
+        "\n| gateway | kept | lost | altered | refused | failed | cases | n/a | prefix kept | bytes changed |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    // Each case runs with complete and with streamed responses.
+    let total = rows(reports).len() * 2;
+    for report in reports {
+        let mut all = FidelityCounts::default();
+        for case in cases(report) {
+            all.add(case);
+        }
+        println!(
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            name(report),
+            all.kept,
+            all.lost,
+            all.altered,
+            all.refused,
+            all.errors,
+            total,
+            total.saturating_sub(all.cases - all.unsupported),
+            all.prefix_share(),
+            all.bytes()
+        );
+    }
+    let names: Vec<&str> = reports.iter().map(name).collect();
+    println!("\n| wire | case | {} |", names.join(" | "));
+    println!("|---|---|{}", "---|".repeat(names.len()));
+    for (wire, scenario) in rows(reports) {
+        let cells = reports.iter().map(|report| {
+            let mut counts = FidelityCounts::default();
+            let is_own = |case: &&Value| case["wire"] == wire && case["case"] == scenario;
+            for case in cases(report).iter().filter(is_own) {
+                counts.add(case);
+            }
+            counts.cell()
+        });
+        println!("| {wire} | {scenario} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+}
+
+fn name(report: &Value) -> &str {
+    report["gateway"].as_str().unwrap_or_default()
+}
+
+fn cases(report: &Value) -> &[Value] {
+    report["cases"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Returns the wires and cases of all reports, in order.
+fn rows(reports: &[Value]) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    for case in reports.iter().flat_map(cases) {
+        let text = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
+        let row = (text("wire"), text("case"));
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    rows
+}
