@@ -8,8 +8,10 @@
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use throughline_core::{Credential, StoreFuture, Tenant, matches_pattern};
+use throughline_core::{StoreFuture, Tenant, matches_pattern};
 use throughline_json::Name;
+
+use crate::provider_key::ProviderKey;
 
 /// Authenticates callers by their gateway keys.
 pub trait Keyring: Send + Sync {
@@ -100,7 +102,8 @@ pub(crate) struct Caller {
     pub(crate) end_user: Option<Name>,
     /// The prefix policy that the caller names in the header `x-throughline-prefix`.
     pub(crate) prefix: Option<Name>,
-    pub(crate) credential: Option<Credential>,
+    /// The caller's own key for a provider.
+    pub(crate) credential: Option<ProviderKey>,
     pub(crate) admission: Admission,
     /// The scheme and host under which the caller reaches the gateway, such as
     /// `http://localhost:4400`.

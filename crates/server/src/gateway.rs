@@ -64,7 +64,9 @@ use crate::error::{GatewayError, GatewayResult};
 pub(crate) use crate::gateway::admission::authenticate;
 pub(crate) use crate::gateway::cloud::CloudRequest;
 use crate::gateway::decompress::decompress;
-pub(crate) use crate::gateway::dialect::{FIXED_PATHS, GatewayRoute, classify, with_key_format};
+pub(crate) use crate::gateway::dialect::{
+    FIXED_PATHS, GatewayRoute, classify, error_wire, with_key_format,
+};
 pub(crate) use crate::gateway::exchange::Exchange;
 pub(crate) use crate::gateway::forward::method_not_allowed;
 pub(crate) use crate::gateway::headers::{forwarded_headers, without_key};

@@ -25,7 +25,7 @@ use crate::gateway::models::{ModelDiscovery, ModelFormat};
 use crate::gateway::websocket::{Dispatch, SocketOptions};
 use crate::gateway::{
     CloudRequest, Exchange, FIXED_PATHS, Gateway, GatewayRoute, METHODS, authenticate, classify,
-    forwarded_headers, method_not_allowed, models, receive, websocket, with_key_format,
+    error_wire, forwarded_headers, method_not_allowed, models, receive, websocket, with_key_format,
     without_key,
 };
 use crate::openapi::openapi;
@@ -210,7 +210,10 @@ async fn respond(
     let classified = classified.or_else(|| cloud.as_ref().map(CloudRequest::classify));
     let classified = classified.unwrap_or_else(|| classify(method, &request));
     let (mut wire, route) = with_key_format(classified, &parts.headers);
-    let error_wire = cloud.as_ref().map_or_else(|| wire.clone(), CloudRequest::error_wire);
+    let error_wire = match &cloud {
+        Some(cloud) => cloud.error_wire(),
+        None => error_wire((&wire, &route), &request.path, &parts.headers),
+    };
     let caller = match authenticate(gateway, method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
         Err(problem) if let Some(cloud) = &cloud => {
@@ -220,7 +223,7 @@ async fn respond(
         Err(problem) if route == GatewayRoute::NoAgentPath => {
             return reject_agent_request(gateway, &wire, problem);
         }
-        Err(problem) => return reject(gateway, &wire, &problem),
+        Err(problem) => return reject(gateway, &error_wire, &problem),
     };
     if websocket::is_requested(&parts.headers) {
         let message = "the only WebSocket is at GET /v1/responses; send this request over HTTP";
@@ -239,8 +242,8 @@ async fn respond(
             return serve_models(server, parts, &caller, *format, Some(name)).await;
         }
         GatewayRoute::Nowhere => {
-            let message = format!("no endpoint at {path}; see docs/gateway.md");
-            return reject(gateway, &wire, &GatewayError::new(404, message));
+            let message = format!("the gateway has no {method} {path}; see docs/gateway.md");
+            return reject(gateway, &error_wire, &GatewayError::new(404, message));
         }
         GatewayRoute::NoAgentPath => {
             let message = format!("the agent API has no {method} {path}; see docs/agent-api.md");

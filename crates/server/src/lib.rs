@@ -13,6 +13,7 @@
 //! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
 //! | `listen` | the TCP listener and graceful shutdown |
 //! | `account_pool` | which of a provider's accounts a request uses |
+//! | `provider_key` | the providers that a caller's own key may be sent to |
 //! | `access`, `error`, `object`, `records`, `redact`, `response`, `routing`, `sync`, `url` | shared types and functions without further imports |
 
 mod access;
@@ -27,6 +28,7 @@ mod letta;
 mod listen;
 mod object;
 mod openapi;
+mod provider_key;
 mod records;
 mod redact;
 mod response;

@@ -8,6 +8,7 @@ use crate::access::{self, Admission, Caller};
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, PREFIX_HEADER, TOKEN};
+use crate::provider_key::{KeyPlace, ProviderKey};
 
 /// Authenticates the caller. If no keys exist, checks that the gateway may serve this caller
 /// without a key.
@@ -79,17 +80,27 @@ fn open_refusal(
 
 /// Returns the gateway key and the provider key that a caller sends. Each dialect uses a different
 /// header or query parameter.
-fn sent_keys(headers: &HeaderMap, query: Option<&str>) -> (Option<Credential>, Option<Credential>) {
+fn sent_keys(
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> (Option<Credential>, Option<ProviderKey>) {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text("authorization").and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
     let query = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("key="));
-    let keys = [text("x-api-key"), text("x-goog-api-key"), text("api-key"), bearer, query];
+    let keys = [
+        (text("x-api-key"), KeyPlace::Anthropic),
+        (text("x-goog-api-key"), KeyPlace::Google),
+        (text("api-key"), KeyPlace::Azure),
+        (bearer, KeyPlace::Bearer),
+        (query, KeyPlace::Google),
+    ];
     let find = |is_ours: bool| {
-        let mut keys = keys.iter().flatten();
-        keys.find(|key| key.starts_with(access::KEY) == is_ours).map(|key| Credential::new(*key))
+        let mut keys = keys.iter().filter_map(|(key, place)| Some(((*key)?, *place)));
+        keys.find(|(key, _)| key.starts_with(access::KEY) == is_ours)
     };
-    (find(true), find(false))
+    let own = find(true).map(|(key, _)| Credential::new(key));
+    (own, find(false).map(|(key, place)| ProviderKey::new(key, place)))
 }

@@ -10,6 +10,7 @@ use throughline_json::{self as json, Name, Node, Tree};
 use crate::gateway::compaction::COMPACT_PATH;
 use crate::gateway::headers::without_query;
 use crate::gateway::models::ModelFormat;
+use crate::gateway::objects::is_defined;
 use crate::url::decode_segment;
 
 /// The operation that a request selects.
@@ -128,6 +129,25 @@ fn is_agent_path(path: &str) -> bool {
         first => {
             AGENT_PATHS.split(' ').any(|known| known == first) || first.starts_with("_internal")
         }
+    }
+}
+
+/// Returns the wire whose format an error for this request has. On a path that no dialect defines,
+/// the header that contains the key shows the client's dialect.
+pub(crate) fn error_wire(
+    (wire, route): (&Wire, &GatewayRoute),
+    path: &str,
+    headers: &HeaderMap,
+) -> Wire {
+    let is_unknown = matches!(route, GatewayRoute::Other | GatewayRoute::Nowhere)
+        && *wire == Wire::OPENAI_CHAT
+        && !is_defined(wire, without_query(path));
+    if is_unknown && headers.contains_key("x-api-key") {
+        Wire::ANTHROPIC_MESSAGES
+    } else if is_unknown && headers.contains_key("x-goog-api-key") {
+        Wire::GEMINI
+    } else {
+        wire.clone()
     }
 }
 

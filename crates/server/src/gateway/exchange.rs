@@ -184,7 +184,17 @@ impl<'g> Exchange<'g> {
 
     pub(crate) fn record_upstream_error(&self, error: &UpstreamError) -> GatewayError {
         self.scope.record().problem = Some(error.to_string());
-        error.into()
+        let problem = GatewayError::from(error);
+        match error {
+            UpstreamError::NoCredential { endpoint, .. } if self.caller.credential.is_some() => {
+                let message = format!(
+                    "{error}; the key in this request was not sent, because it is not a key of \
+                     {endpoint}"
+                );
+                GatewayError { message, ..problem }
+            }
+            _ => problem,
+        }
     }
 
     /// Loads the bodies of the previous call as the base for delta compression, while the provider
@@ -238,6 +248,8 @@ impl<'g> Exchange<'g> {
     }
 
     fn upstream_request(&self, reached: &RouteTarget, method: &str, request: Request) -> Sent {
+        let key = self.caller.credential.as_ref();
+        let credential = key.and_then(|key| key.for_provider(&reached.provider, &self.wire));
         Sent {
             endpoint: reached.endpoint.clone(),
             model: Some(reached.model.clone()),
@@ -245,7 +257,7 @@ impl<'g> Exchange<'g> {
             path: request.path,
             headers: request.headers,
             body: request.body,
-            credential: self.caller.credential.clone(),
+            credential,
         }
     }
 

@@ -1,9 +1,10 @@
 //! Forwards requests other than model calls without changes: files, batches, embeddings and other
 //! paths.
 //!
-//! A gateway without keys forwards every path of a dialect. For a caller with a key, the gateway
-//! forwards the paths in `objects/routes.rs`, and checks that the caller owns each referenced
-//! object. It also forwards the paths that the operator lists in `passthrough`.
+//! A gateway without keys forwards every resource that a dialect defines (`objects/resources.rs`).
+//! For a caller with a key, the gateway forwards the paths in `objects/routes.rs`, and checks that
+//! the caller owns each referenced object. It also forwards the paths that the operator lists in
+//! `passthrough`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::gateway::exchange::Exchange;
 use crate::gateway::headers::without_query;
 use crate::gateway::objects::{
     AwsObject, EventIdScanner, ObjectList, ObjectRef, ReturnedIds, aws_objects, file_description,
-    filter_list, find_route, ids_in_form, ids_in_lines, list_entries, methods_of, object_ids,
+    filter_list, find_route, ids_in_form, ids_in_lines, is_defined, list_entries, methods_of,
+    object_ids,
 };
 use crate::gateway::previous::previous_not_found;
 use crate::response::{GatewayResponse, ResponseBody, StreamAborted};
@@ -74,6 +76,13 @@ impl Exchange<'_> {
         let is_checked = is_key && !is_allowed;
         if is_checked && route.is_none() {
             return self.unknown_path(method, path);
+        }
+        if !is_allowed && route.is_none() && !is_defined(&self.wire, path) {
+            let message = format!(
+                "no provider API defines {method} {path}: check the path (docs/gateway.md lists \
+                 all paths), or list it in `passthrough` of [gateway] to forward it"
+            );
+            return Err(GatewayError::new(404, message));
         }
         if is_key {
             refuse_ambiguous(&request)?;

@@ -83,8 +83,10 @@ async fn listed_models(
     let catalog = gateway.catalog.current();
     let sources = gateway.directory.sources().into_iter();
     // A caller's key is most likely a key of the provider that defined the caller's dialect.
-    let own =
-        catalog.default_provider(&format.provider_wire()).filter(|_| caller.credential.is_some());
+    let own = catalog.default_provider(&format.provider_wire()).filter(|own| {
+        let key = caller.credential.as_ref();
+        key.is_some_and(|key| key.for_provider(own, &format.provider_wire()).is_some())
+    });
     let is_usable = |source: &ModelSource| {
         let provider = &source.target.provider.name;
         !source.needs_callers_key || own.as_ref().is_some_and(|own| own.name == *provider)

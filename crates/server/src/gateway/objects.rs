@@ -12,6 +12,7 @@
 //! | `form.rs` | the objects that forms and uploaded files name |
 //! | `answers.rs` | the ids in responses, and lists reduced to the tenant's objects |
 //! | `passthrough.rs` | the unrecognised paths that the operator allows |
+//! | `resources.rs` | the resources that each dialect defines |
 //!
 //! The replay engine stores the ids and their owners.
 
@@ -20,6 +21,7 @@ mod bedrock;
 mod body;
 mod form;
 mod passthrough;
+mod resources;
 mod routes;
 
 use bytes::Bytes;
@@ -33,6 +35,7 @@ pub use crate::gateway::objects::body::object_members;
 pub(crate) use crate::gateway::objects::form::{file_description, ids_in_form, ids_in_lines};
 pub(crate) use crate::gateway::objects::passthrough::METHODS;
 pub use crate::gateway::objects::passthrough::{InvalidPattern, Passthrough};
+pub(crate) use crate::gateway::objects::resources::is_defined;
 pub use crate::gateway::objects::routes::object_routes;
 pub(crate) use crate::gateway::objects::routes::{
     ObjectList, ReturnedIds, find as find_route, methods_of,

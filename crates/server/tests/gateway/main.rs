@@ -39,6 +39,7 @@ mod outage;
 mod plain;
 mod pools;
 mod prefix;
+mod provider_keys;
 mod recordings;
 mod responses;
 mod restore;
