@@ -42,6 +42,8 @@ pub(crate) async fn private_endpoint(
     method: &str,
     path: &str,
 ) -> Option<GatewayResponse> {
+    // The server sends the response to `HEAD` without its body.
+    let method = if method == "HEAD" { "GET" } else { method };
     match (method, path.split('?').next().unwrap_or_default()) {
         ("GET", "/metrics") => {
             let operations = &gateway.operations;

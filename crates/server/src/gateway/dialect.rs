@@ -154,7 +154,7 @@ pub(crate) fn error_wire(
 /// Matches the list of models and a path that names a single model. The parameter `client_version`
 /// identifies Codex.
 fn classify_models(method: &str, request: &Request) -> Option<(Wire, GatewayRoute)> {
-    if method != "GET" {
+    if !is_read(method) {
         return None;
     }
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
@@ -194,9 +194,14 @@ pub(crate) fn with_key_format(
     }
 }
 
+/// Returns whether a method only reads. The server sends the response to `HEAD` without its body.
+fn is_read(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD")
+}
+
 /// Matches the model lists of Bedrock and of Vertex.
 fn classify_cloud_models(method: &str, path: &str) -> Option<(Wire, GatewayRoute)> {
-    if method != "GET" {
+    if !is_read(method) {
         return None;
     }
     if let Some(rest) = path.strip_prefix("/foundation-models") {

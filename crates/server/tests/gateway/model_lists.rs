@@ -342,3 +342,28 @@ async fn lists_count_towards_the_rate_of_a_key() {
     }
     assert_eq!(gateway.get("alpha", "/v1/models", &[]).await.0, 200);
 }
+
+/// `HEAD` is answered like `GET`, without a body, and reaches no provider.
+#[tokio::test(flavor = "multi_thread")]
+async fn head_is_answered_without_a_body() {
+    let gateway = ListGateway::open(anthropic_list()).await;
+    let bearer = ("authorization", "Bearer tl_alpha");
+    for (path, expected) in [
+        ("/v1/models", 200),
+        ("/v1/models/fast", 200),
+        ("/v1/models/nothing", 404),
+        ("/v1beta/models", 200),
+        ("/inference-profiles", 200),
+        ("/v1/throughline/usage", 200),
+    ] {
+        let response = begin(&gateway.url, "HEAD", path, Vec::new(), &[bearer]).await;
+        assert_eq!(response.status().as_u16(), expected, "{path}");
+        assert_eq!(response.headers()["content-type"], "application/json", "{path}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.is_empty(), "{path}: {body:?}");
+    }
+    let response = begin(&gateway.url, "HEAD", "/v1/models", Vec::new(), &[]).await;
+    assert_eq!(response.status().as_u16(), 401);
+    let paths = gateway.providers.paths.lock().unwrap().clone();
+    assert!(paths.iter().all(|(path, _)| path.contains(" GET ")), "{paths:?}");
+}
