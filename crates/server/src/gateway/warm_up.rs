@@ -32,11 +32,17 @@ impl Exchange<'_> {
             "total_tokens": 0,
         };
         let response = object! {
-            "id": id, "object": "response", "created_at": 0, "status": "completed", "error": absent,
+            "id": id, "object": "response", "created_at": unix_seconds(), "status": "completed", "error": absent,
             "incomplete_details": absent, "model": model, "output": Vec::<Json>::new(),
             "usage": usage,
         };
         let body = self.with_request_echo(response.bytes().clone(), request);
         Ok(GatewayResponse::text("application/json", body))
     }
+}
+
+/// Returns the current time, as OpenAI's responses state it.
+#[expect(clippy::disallowed_methods, reason = "a response states the time of the machine")]
+fn unix_seconds() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default()
 }

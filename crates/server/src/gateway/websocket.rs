@@ -46,6 +46,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
@@ -377,6 +378,15 @@ impl Lanes {
                 let message = format!("the message exceeds the limit of {limit} bytes");
                 (SocketEnd::TooLarge, GatewayError::new(413, message))
             }
+            // A client may end the connection without a close frame.
+            SocketError::ConnectionClosed
+            | SocketError::AlreadyClosed
+            | SocketError::Io(_)
+            | SocketError::Protocol(
+                ProtocolError::ResetWithoutClosingHandshake
+                | ProtocolError::ReceivedAfterClosing
+                | ProtocolError::SendAfterClosing,
+            ) => return SocketEnd::Disconnected,
             SocketError::Protocol(_) | SocketError::Utf8(_) => {
                 let message = format!("the frame is invalid: {error}");
                 (SocketEnd::Invalid, GatewayError::new(400, message))

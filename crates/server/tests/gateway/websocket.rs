@@ -209,6 +209,10 @@ async fn warm_up_calls_no_model_and_its_input_is_continued() {
         assert_eq!(started["response"]["status"], "in_progress");
         assert_eq!(ended["type"], "response.completed");
         assert_eq!(ended["response"]["output"], json!([]));
+        for event in [&started, &ended] {
+            let created = event["response"]["created_at"].as_u64().unwrap();
+            assert!(created > 1_700_000_000, "{event}");
+        }
         assert_eq!(gateway.requests(), 0, "a warm-up called the model");
         let warm = id_of(&ended["response"]);
         assert_eq!(started["response"]["id"].as_str(), Some(&*warm));

@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 
 use crate::harness::{GatewayOptions, MODELS, SimGateway, serve, serve_on};
+use crate::house::{RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, store};
 use crate::websocket::{
     GatedProvider, PATIENCE, TestSocket, created, end, message, request, sse, start, user,
 };
@@ -330,5 +331,62 @@ async fn budget_and_rate_limit_hold_between_responses_of_a_socket() {
         assert!(text.contains(expected), "{text}");
         assert!(completed > 0, "the first response is refused");
         assert_eq!(gateway.requests(), completed);
+    }
+}
+
+/// Waits until the gateway has logged the end of a socket, and returns the log line.
+async fn socket_line(gateway: &RawGateway) -> String {
+    let waiting = async {
+        loop {
+            match gateway.lines.of("websocket").pop() {
+                Some(line) => return line,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("the gateway logs the end of the socket")
+}
+
+/// A client that disconnects in the middle of a response is charged for what the provider sent. The
+/// end of its connection is no error, whether or not the client sends a close frame.
+#[tokio::test(flavor = "multi_thread")]
+async fn disconnect_is_billed_and_is_no_invalid_frame() {
+    for sends_close in [true, false] {
+        let provider = RawProvider::with_handler(async |mut stream| {
+            let cut = STREAM.find("event: content_block_stop").unwrap();
+            let start = format!("{STREAM_HEAD}{}", &STREAM[..cut]);
+            stream.write_all(start.as_bytes()).await.unwrap();
+            // Wait until the gateway disconnects.
+            stream.read_u8().await.ok();
+        })
+        .await;
+        let folder = Folder::new("socket-leaver");
+        let (tenant, id) = (Tenant::from("acme"), "key_1".into());
+        let allowance = Allowance::default();
+        let admission = Some(Admission::Key { tenant, id, models: Vec::new(), allowance });
+        let options = RawGatewayOptions { admission, ..RawGatewayOptions::default() };
+        let gateway = RawGateway::open(&provider, &store(&folder).await, options);
+        let url = format!("http://{}", gateway.address);
+        let key = [("x-api-key", "tl_any")];
+        let mut socket = TestSocket::open_with(&url, &key).await.unwrap();
+        socket.send(&created(&json!({"model": "claude-sonnet-4-5", "input": "Hello"}))).await;
+        socket.until("response.output_text.delta").await;
+        if sends_close {
+            socket.0.close(None).await.unwrap();
+        }
+        drop(socket);
+        provider.is_alone().await;
+        let usage = async || {
+            let response = gateway.send("/v1/throughline/usage", "", "").await;
+            serde_json::from_str::<serde_json::Value>(&response.body).unwrap()["used"].clone()
+        };
+        let charged = async { while usage().await["calls"] != 1 {} };
+        timeout(PATIENCE, charged).await.expect("the call is charged");
+        let used = usage().await;
+        assert_eq!((&used["input"], &used["output"]), (&json!(100), &json!(2)), "{used}");
+        let line = socket_line(&gateway).await;
+        assert!(line.starts_with("info "), "{line}");
+        assert!(line.contains("\"closed\":\"the client disconnected\""), "{line}");
+        gateway.close().await;
     }
 }
