@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_ENCODING;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Version};
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
@@ -58,13 +58,9 @@ impl Server {
 
     /// Builds the router that serves all paths.
     pub fn router(self) -> Router {
-        let mut router =
-            Router::new().route("/healthz", any(async || health::alive().into_response())).route(
-                "/readyz",
-                any(async |State(server): SharedServer| {
-                    health::ready(&server.gateway).await.into_response()
-                }),
-            );
+        let mut router = Router::new()
+            .route("/healthz", page(|_| async { health::alive() }))
+            .route("/readyz", page(|server| async move { health::ready(&server.gateway).await }));
         for (path, wire, route) in &FIXED_PATHS {
             let serve = move |State(server): SharedServer, request: HttpRequest| async move {
                 let is_post = request.method() == Method::POST;
@@ -78,12 +74,9 @@ impl Server {
                 router = router.route(&path, any(serve_console));
             }
             router = router
-                .route(
-                    "/openapi.json",
-                    any(async || GatewayResponse::json(200, &openapi()).into_response()),
-                )
-                .route("/docs", any(async || health::api_page().into_response()))
-                .route("/docs/", any(async || health::api_page().into_response()));
+                .route("/openapi.json", page(|_| async { GatewayResponse::json(200, &openapi()) }))
+                .route("/docs", page(|_| async { health::api_page() }))
+                .route("/docs/", page(|_| async { health::api_page() }));
             router = routes::add_paths(router, |path| {
                 let agents = Arc::clone(agents);
                 any(move |State(server): SharedServer, request: HttpRequest| {
@@ -97,6 +90,18 @@ impl Server {
 
 type SharedServer = State<Arc<Server>>;
 
+/// Returns a route that serves a page to every caller.
+fn page<F: Future<Output = GatewayResponse> + Send>(
+    render: impl Fn(Arc<Server>) -> F + Clone + Send + Sync + 'static,
+) -> MethodRouter<Arc<Server>> {
+    any(move |State(server): SharedServer, request: HttpRequest| async move {
+        if websocket::is_requested(request.headers()) {
+            return serve_gateway(&server, request, None).await;
+        }
+        render(server).await.into_response()
+    })
+}
+
 /// Serves a path that no route covers.
 async fn serve_any(State(server): SharedServer, request: HttpRequest) -> Response {
     serve_gateway(&server, request, None).await
@@ -104,7 +109,9 @@ async fn serve_any(State(server): SharedServer, request: HttpRequest) -> Respons
 
 /// Serves a file of the console.
 async fn serve_console(State(server): SharedServer, request: HttpRequest) -> Response {
-    match assets::serve(request.method().as_str(), request.uri().path(), request.headers()) {
+    let is_upgrade = websocket::is_requested(request.headers());
+    let file = assets::serve(request.method().as_str(), request.uri().path(), request.headers());
+    match file.filter(|_| !is_upgrade) {
         Some(file) => file.into_response(),
         None => serve_gateway(&server, request, None).await,
     }
@@ -118,8 +125,9 @@ async fn serve_agent_api(
     route: &'static str,
     request: HttpRequest,
 ) -> Response {
+    let is_upgrade = websocket::is_requested(request.headers());
     let found = routes::find(route, request.method().as_str(), &target_of(&request));
-    let Some(found) = found else {
+    let Some(found) = found.filter(|_| !is_upgrade) else {
         return serve_gateway(&server, request, None).await;
     };
     let (gateway, (parts, body)) = (&server.gateway, request.into_parts());
@@ -145,6 +153,9 @@ async fn serve_gateway(
         let (gateway, wire) = (&server.gateway, Wire::OPENAI_RESPONSES);
         let opened = Box::pin(open_socket(server, target, parts)).await;
         return opened.unwrap_or_else(|problem| reject(gateway, &wire, &problem).into_response());
+    }
+    if websocket::is_requested(&parts.headers) {
+        return refuse_upgrade(&server.gateway, &parts, target).into_response();
     }
     respond(server, &parts, target, body, classified).await.into_response()
 }
@@ -225,10 +236,6 @@ async fn respond(
         }
         Err(problem) => return reject(gateway, &error_wire, &problem),
     };
-    if websocket::is_requested(&parts.headers) {
-        let message = "the only WebSocket is at GET /v1/responses; send this request over HTTP";
-        return reject(gateway, &wire, &GatewayError::new(426, message));
-    }
     if let Some(response) = health::private_endpoint(gateway, &caller, method, &request.path).await
     {
         return response;
@@ -355,6 +362,15 @@ fn content_encoding(headers: &HeaderMap) -> GatewayResult<Option<&str>> {
 fn reject_agent_request(gateway: &Gateway, wire: &Wire, problem: GatewayError) -> GatewayResponse {
     gateway.operations.record_rejection(wire, &problem);
     ApiError::from(problem).to_response()
+}
+
+/// Rejects an upgrade at a path that has no WebSocket.
+fn refuse_upgrade(gateway: &Gateway, parts: &Parts, path: Name) -> GatewayResponse {
+    let request = Request { path, headers: forwarded_headers(&parts.headers), body: Bytes::new() };
+    let (wire, route) = classify(parts.method.as_str(), &request);
+    let wire = error_wire((&wire, &route), &request.path, &parts.headers);
+    let message = "the only WebSocket is at GET /v1/responses; send this request over HTTP";
+    reject(gateway, &wire, &GatewayError::new(426, message))
 }
 
 /// Rejects a method that the gateway never forwards.

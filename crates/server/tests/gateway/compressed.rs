@@ -188,7 +188,9 @@ async fn upgrade_requests_of_other_paths_are_refused_at_once() {
         ("sec-websocket-version", "13"),
         ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
     ];
-    for path in ["/v1/realtime", "/v1/messages"] {
+    let paths =
+        ["/v1/realtime", "/v1/messages", "/", "/healthz", "/readyz", "/metrics", "/v1/models"];
+    for path in paths {
         let (status, _, body) = gateway.send("GET", path, Vec::new(), &headers).await;
         assert_eq!(status, 426, "{path}: {body:?}");
     }

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::harness::begin;
 use crate::letta::scene::AgentGateway;
 
 /// Returns the events of a run after this event number.
@@ -173,5 +174,24 @@ async fn doctor_journal_and_thought_map_are_served() {
         let body = json!({"request": request});
         let (status, error) = gateway.try_request("POST", "/v1/throughline/doctor", &body).await;
         assert!(status == 422 && error["detail"].as_str().unwrap().contains(message), "{error}");
+    }
+}
+
+/// Neither the console nor the agent API has a WebSocket.
+#[tokio::test(flavor = "multi_thread")]
+async fn upgrade_requests_are_refused() {
+    let gateway = AgentGateway::open().await;
+    let headers = [
+        ("authorization", "Bearer tl_us"),
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    for path in ["/", "/docs", "/openapi.json", "/v1/agents/", "/v1/throughline/runs"] {
+        let response = begin(&gateway.url, "GET", path, Vec::new(), &headers).await;
+        assert_eq!(response.status().as_u16(), 426, "{path}");
+        let response = begin(&gateway.url, "GET", path, Vec::new(), &headers[..1]).await;
+        assert_eq!(response.status().as_u16(), 200, "{path}");
     }
 }
