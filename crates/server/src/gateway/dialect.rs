@@ -73,6 +73,9 @@ pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) 
     if let Some(route) = classify_cloud_models(method, path) {
         return route;
     }
+    if is_vertex_path(path) {
+        return (Wire::GEMINI, Nowhere);
+    }
     if is_agent_path(path) {
         return (Wire::OPENAI_CHAT, GatewayRoute::NoAgentPath);
     }
@@ -251,6 +254,13 @@ pub(crate) fn vertex_model(path: &str) -> Option<(&str, &str, Option<&str>)> {
         Some((model, method)) => Some((publisher, model, Some(method))),
         None => Some((publisher, model, None)),
     }
+}
+
+/// Returns whether a path names a resource of Vertex. The agent API has only the list `projects`.
+fn is_vertex_path(path: &str) -> bool {
+    let rest = ["/v1/", "/v1beta1/", "/"].iter().find_map(|lead| path.strip_prefix(lead));
+    let (first, after) = rest.and_then(|rest| rest.split_once('/')).unwrap_or_default();
+    matches!(first, "projects" | "publishers") && !after.is_empty()
 }
 
 /// Matches an operation on a response.

@@ -509,3 +509,24 @@ async fn keys_cannot_use_objects_of_the_operators_aws_account() {
         assert_eq!(status, 200, "{body}: {}", String::from_utf8_lossy(&answer));
     }
 }
+
+/// Vertex has resources under `projects`, but the agent API has only the list of projects.
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_vertex_paths_get_errors_of_vertex() {
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    for path in [
+        "/v1/projects/p/locations/l/endpoints/e:predict",
+        "/v1/projects/p/locations/l/publishers/google/models/m:unknown",
+        "/v1beta1/projects/p/locations/l/cachedContents",
+        "/v1/publishers/google/models/m:predict",
+    ] {
+        let (status, answer) = gateway.raw(path, b"{}".to_vec(), &[]).await;
+        assert_eq!(status, 404, "{path}: {answer}");
+        assert_eq!(answer["error"]["status"], "NOT_FOUND", "{path}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(path), "{answer}");
+    }
+    let (status, answer) = gateway.get("/v1/projects").await;
+    assert_eq!(status, 404, "{answer}");
+    assert!(answer["detail"].is_string(), "{answer}");
+    assert_eq!(gateway.requests(), 0);
+}
