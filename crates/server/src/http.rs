@@ -133,7 +133,9 @@ async fn serve_agent_api(
     let (gateway, (parts, body)) = (&server.gateway, request.into_parts());
     let caller = authenticate(gateway, parts.method.as_str(), &parts.headers, &parts.uri).await;
     let body = (&parts.headers, body);
-    handle_agent_request(gateway, &agents, caller, found, body).await.into_response()
+    let is_own = route.starts_with("/v1/throughline/");
+    let dialect = Wire::borrowed(if is_own { "throughline" } else { "letta" });
+    handle_agent_request(gateway, &agents, (caller, &dialect), found, body).await.into_response()
 }
 
 /// Returns the path and query of a request, with any key removed from the query.
@@ -384,13 +386,13 @@ fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> GatewayRespons
 async fn handle_agent_request(
     gateway: &Gateway,
     agents: &AgentApi,
-    caller: GatewayResult<Caller>,
+    (caller, dialect): (GatewayResult<Caller>, &Wire),
     found: RouteMatch,
     (headers, body): (&HeaderMap, Body),
 ) -> GatewayResponse {
     let answered = async {
         let caller = caller?;
-        let scope = gateway.operations.begin_request(&caller, &Wire::borrowed("letta")).await?;
+        let scope = gateway.operations.begin_request(&caller, dialect).await?;
         let encoding = content_encoding(headers)?;
         let body = receive(gateway, &caller, &scope, encoding, body).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;

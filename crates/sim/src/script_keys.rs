@@ -193,6 +193,17 @@ impl TryFrom<TurnKeys> for ScriptedTurn {
                 return Err(format!("`refuse.status` is {status}; use a status from 400 to 599"));
             }
         }
+        let ends_normally = matches!(keys.stop, None | Some(ScriptedStop::Done));
+        if keys.refuse.is_none() && parts.is_empty() && ends_normally {
+            let message = "the turn has no content; add `texts`, `thoughts`, `calls`, `parts` or \
+                           `refuse`, or remove the turn";
+            return Err(message.to_owned());
+        }
+        if keys.stop == Some(ScriptedStop::Tools) && !parts.iter().any(ScriptedPart::is_call) {
+            let message = "`stop = \"tools\"` needs a tool call; add an entry to `calls`, or \
+                           remove `stop`";
+            return Err(message.to_owned());
+        }
         if keys.compaction == Some(true) && parts.iter().any(ScriptedPart::is_call) {
             return Err("a compaction contains no tool calls; use `texts`".to_owned());
         }

@@ -103,6 +103,11 @@ fn wrong_types_and_contradictions_are_rejected_with_their_line() {
         ("[[turn]]\ncalls = [{ name = \"a\", arguments = 1 }]\n", 2, "`arguments` is a table"),
         ("[[turn]]\ntexts = [\"{{answer}}\"]\n", 1, "unknown placeholder `{{answer}}`"),
         ("[[turn]]\nrefuse = { status = 200, message = \"\" }\n", 1, "from 400 to 599"),
+        ("\n[[turn]]\n", 2, "the turn has no content; add `texts`"),
+        ("[[turn]]\nround = 1\ntexts = []\n", 1, "the turn has no content; add `texts`"),
+        ("[[turn]]\ntexts = [\"a\"]\n\n[[turn]]\nstop = \"done\"\n", 4, "has no content"),
+        ("[[turn]]\ntexts = [\"a\"]\nstop = \"tools\"\n", 1, "needs a tool call; add an entry"),
+        ("[[turn]]\nstop = \"tools\"\n", 1, "needs a tool call; add an entry to `calls`"),
         (
             "[[turn]]\ntexts = [\"a\"]\nrefuse = { status = 500, message = \"\" }\n",
             1,

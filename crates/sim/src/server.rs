@@ -157,11 +157,17 @@ async fn handle_request(
     let state = &*server.state;
     let catalog = state.catalog.current();
     Ok(match route(parts.uri.path(), &catalog) {
-        Route::Ledger => {
-            let ledger = state.ledger.read().after(after(parts.uri.query().unwrap_or_default()));
-            let ledger = serde_json::to_vec_pretty(&ledger).unwrap_or_default();
-            plain(StatusCode::OK, "application/json", ledger)
-        }
+        Route::Ledger => match after(parts.uri.query().unwrap_or_default()) {
+            Ok(after) => {
+                let ledger = state.ledger.read().after(after);
+                let ledger = serde_json::to_vec_pretty(&ledger).unwrap_or_default();
+                plain(StatusCode::OK, "application/json", ledger)
+            }
+            Err(message) => {
+                let message = format!("{message}\n").into_bytes();
+                plain(StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", message)
+            }
+        },
         Route::Script => replace_script(&parts, body, state).await,
         Route::UnknownRow(name) => {
             let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
@@ -185,9 +191,12 @@ async fn handle_request(
 }
 
 /// Returns the request number in the query member `after`; 0 if it is missing.
-fn after(query: &str) -> u64 {
-    let number = query.split('&').find_map(|pair| pair.strip_prefix("after=")?.parse().ok());
-    number.unwrap_or_default()
+fn after(query: &str) -> Result<u64, String> {
+    let value = query.split('&').find_map(|pair| pair.strip_prefix("after="));
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(0) };
+    value.parse().map_err(|_| {
+        format!("`after` is `{value}`; use the number of a ledger entry, such as after=0")
+    })
 }
 
 /// Replaces the script with the one in the body.

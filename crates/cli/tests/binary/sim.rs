@@ -111,6 +111,9 @@ fn serve_scripts_its_simulators_and_returns_their_ledger() {
     };
     assert_eq!(requests("/v1/throughline/sim/ledger"), [1, 2]);
     assert_eq!(requests("/v1/throughline/sim/ledger?after=1"), [2]);
+    let reply = serving.send("GET", "/v1/throughline/sim/ledger?after=abc", "", "");
+    assert!(reply.starts_with("HTTP/1.1 400"), "{reply}");
+    assert!(reply.contains("`after` is `abc`; use the number of a ledger entry"), "{reply}");
 }
 
 /// The ledger covers all tenants, so no key may read it.

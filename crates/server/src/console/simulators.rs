@@ -17,5 +17,13 @@ pub(crate) fn ledger(request: &ApiRequest<'_>) -> ApiResult {
     let simulators = request.api.simulators.as_ref();
     let simulators =
         simulators.ok_or_else(|| ApiError::new(501, "this server has no built-in simulators"))?;
-    Ok(json_response(&simulators.ledger(request.query_number("after").unwrap_or_default())))
+    let after = match request.query.get("after") {
+        None => 0,
+        Some(value) => value.parse().map_err(|_| {
+            let message =
+                format!("`after` is `{value}`; use the number of a ledger entry, such as after=0");
+            ApiError::new(400, message)
+        })?,
+    };
+    Ok(json_response(&simulators.ledger(after)))
 }

@@ -224,6 +224,12 @@ async fn script_can_be_replaced_over_http() {
     };
     assert_eq!(entries(get(&simulator, "/sim/ledger", &[]).await), [1, 2]);
     assert_eq!(entries(get(&simulator, "/sim/ledger?after=1", &[]).await), [2]);
+    for wrong in ["abc", "-1", "1.5"] {
+        let reply = get(&simulator, &format!("/sim/ledger?after={wrong}"), &[]).await;
+        let text = String::from_utf8(reply.body).unwrap();
+        assert_eq!(reply.status, 400, "{text}");
+        assert!(text.contains(&format!("`after` is `{wrong}`; use the number")), "{text}");
+    }
 }
 
 /// After a compaction within a turn, the request shows no calls. A model that called its tools

@@ -307,3 +307,19 @@ async fn request_sets_ctx_and_tracing_of_its_run() {
     assert_eq!(status, 422, "{error}");
     assert!(error.to_string().contains("sink: only the operator"), "{error}");
 }
+
+/// The routes of the console are not part of Letta's dialect.
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_separate_the_console_from_letta() {
+    let gateway = AgentGateway::open().await;
+    let count = async |dialect: &str| {
+        let (_, page) = gateway.send("us", "GET", "/metrics", &json!(null)).await;
+        let page = String::from_utf8(page.to_vec()).unwrap();
+        let start = format!("throughline_calls_total{{dialect=\"{dialect}\"");
+        page.lines().filter(|line| line.starts_with(&start)).count()
+    };
+    gateway.request("GET", "/v1/throughline/runs", &json!(null)).await;
+    assert_eq!((count("throughline").await, count("letta").await), (1, 0));
+    gateway.request("GET", "/v1/agents/", &json!(null)).await;
+    assert_eq!((count("throughline").await, count("letta").await), (1, 1));
+}
