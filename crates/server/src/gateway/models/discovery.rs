@@ -65,11 +65,23 @@ impl ModelDiscovery {
     ) -> Arc<Vec<ProviderModel>> {
         let path = list_path(source).filter(|_| !source.needs_callers_key);
         let Some(path) = path else { return Arc::new(known_models(source)) };
-        let endpoint = source.target.endpoint.clone();
-        let list = Arc::clone(lock(&self.lists).entry(endpoint).or_default());
+        let fetching = fetch(gateway, source, path);
+        let models = self.cached(&source.target.endpoint, fetching).await;
+        models.unwrap_or_else(|| Arc::new(known_models(source)))
+    }
+
+    /// Returns the cached models of an endpoint, which names the account at the provider. If the
+    /// list has expired, `fetching` replaces it. After a failed fetch, the list stays as it is.
+    async fn cached(
+        &self,
+        endpoint: &Name,
+        fetching: impl Future<Output = Option<Vec<ProviderModel>>>,
+    ) -> Option<Arc<Vec<ProviderModel>>> {
+        let list = Arc::clone(lock(&self.lists).entry(endpoint.clone()).or_default());
+        // Callers that wait for the lock share the fetch of the caller that holds it.
         let mut list = list.lock().await;
         if list.expires.is_none_or(|expires| Instant::now() >= expires) {
-            let fetched = timeout(FETCH_TIMEOUT, fetch(gateway, source, path)).await;
+            let fetched = timeout(FETCH_TIMEOUT, fetching).await;
             let fetched = fetched.ok().flatten().filter(|models| !models.is_empty());
             let delay = if fetched.is_some() { LIFETIME } else { RETRY_DELAY };
             list.expires = Some(Instant::now() + delay);
@@ -77,7 +89,7 @@ impl ModelDiscovery {
                 list.models = Some(Arc::new(models));
             }
         }
-        list.models.clone().unwrap_or_else(|| Arc::new(known_models(source)))
+        list.models.clone()
     }
 }
 
@@ -199,10 +211,65 @@ fn read_date(model: Node<'_>) -> Option<Name> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn read(body: &str) -> Vec<ProviderModel> {
         read_list(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+    }
+
+    /// Fetches a list through the cache, and counts the fetches that reach the provider. The
+    /// provider answers after a second.
+    async fn fetch_counted(
+        discovery: &ModelDiscovery,
+        endpoint: &str,
+        fetches: &AtomicUsize,
+        answer: Option<&str>,
+    ) -> Option<Vec<Name>> {
+        let fetching = async {
+            fetches.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let model = |id: &str| ProviderModel { id: id.into(), ..ProviderModel::default() };
+            answer.map(|id| vec![model(id)])
+        };
+        let models = discovery.cached(&endpoint.into(), fetching).await?;
+        Some(models.iter().map(|model| model.id.clone()).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_is_fetched_once_per_lifetime_and_account() {
+        let (discovery, fetches) = (ModelDiscovery::default(), AtomicUsize::new(0));
+        let fetch = |endpoint, answer| fetch_counted(&discovery, endpoint, &fetches, answer);
+        let concurrent = (0..8).map(|_| fetch("openai@one", Some("a")));
+        for list in futures_util::future::join_all(concurrent).await {
+            assert_eq!(list, Some(vec!["a".into()]));
+        }
+        assert_eq!(fetches.load(Ordering::SeqCst), 1, "concurrent callers share a fetch");
+        assert_eq!(fetch("openai@two", Some("b")).await, Some(vec!["b".into()]));
+        assert_eq!(fetches.load(Ordering::SeqCst), 2, "each account has its own list");
+        tokio::time::advance(LIFETIME / 2).await;
+        assert_eq!(fetch("openai@one", Some("c")).await, Some(vec!["a".into()]));
+        assert_eq!(fetches.load(Ordering::SeqCst), 2);
+        tokio::time::advance(LIFETIME / 2).await;
+        assert_eq!(fetch("openai@one", Some("c")).await, Some(vec!["c".into()]));
+        assert_eq!(fetches.load(Ordering::SeqCst), 3, "an expired list is fetched again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_fetch_returns_the_last_list() {
+        let (discovery, fetches) = (ModelDiscovery::default(), AtomicUsize::new(0));
+        let fetch = |answer| fetch_counted(&discovery, "openai", &fetches, answer);
+        assert_eq!(fetch(None).await, None);
+        tokio::time::advance(RETRY_DELAY).await;
+        assert_eq!(fetch(Some("a")).await, Some(vec!["a".into()]));
+        tokio::time::advance(LIFETIME).await;
+        for _ in 0..3 {
+            assert_eq!(fetch(None).await, Some(vec!["a".into()]), "the expired list is returned");
+        }
+        assert_eq!(fetches.load(Ordering::SeqCst), 3, "a failed fetch is not repeated at once");
+        tokio::time::advance(RETRY_DELAY).await;
+        assert_eq!(fetch(Some("b")).await, Some(vec!["b".into()]));
     }
 
     #[test]
