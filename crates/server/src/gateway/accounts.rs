@@ -117,11 +117,14 @@ impl Exchange<'_> {
         Ok(order.into_iter().filter_map(|index| accounts.get(index).cloned()).collect())
     }
 
-    /// Returns the objects that the body references, if a provider of this wire may store them.
+    /// Returns the objects that the body references, if a provider of this wire may store them. All
+    /// accounts can refer to objects in Google Cloud Storage.
     fn referenced_objects(&self, wire: &Wire) -> Vec<ObjectRef> {
         let family = Family::of(&self.wire).filter(|family| Family::of(wire) == Some(*family));
         let found = family.zip(self.body.as_ref());
-        found.map(|(family, body)| object_ids(family, body)).unwrap_or_default()
+        let mut refs = found.map(|(family, body)| object_ids(family, body)).unwrap_or_default();
+        refs.retain(|named| !named.is_in_cloud_storage());
+        refs
     }
 
     /// Returns the start of the conversation, and the account that answered last. While the store

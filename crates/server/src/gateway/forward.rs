@@ -104,7 +104,9 @@ impl Exchange<'_> {
         };
         let is_stored = route.as_ref().is_some_and(|(route, _)| route.gives.has_objects());
         let all_refs = [in_path.clone(), in_body.clone()].concat();
-        let reached = self.object_account(reached, &all_refs, is_stored).await?;
+        let mut stored_refs = all_refs.clone();
+        stored_refs.retain(|named| !named.is_in_cloud_storage());
+        let reached = self.object_account(reached, &stored_refs, is_stored).await?;
         let (target, tenant) = self.target(&reached);
         let account = Name::from(account_of(&target.origin));
         let reach = ObjectScope { tenant, account, is_checked };
@@ -177,9 +179,15 @@ impl Exchange<'_> {
         account: &str,
         refs: &[ObjectRef],
     ) -> GatewayResult<()> {
+        // A caller's own key reads the caller's own objects in Google Cloud Storage.
+        let is_callers = account.starts_with(Claims::CALLER_PREFIX);
         let is_shared = |named: &&ObjectRef| {
-            let path = named.object.kind.path_of(family, &named.object.id);
-            self.gateway.passthrough.allows("GET", &path)
+            let ObjectId { kind, id } = &named.object;
+            let passthrough = &self.gateway.passthrough;
+            if named.is_in_cloud_storage() {
+                return is_callers || passthrough.allows("GET", id);
+            }
+            passthrough.allows("GET", &kind.path_of(family, id))
         };
         let mut seen = HashSet::new();
         let refs: Vec<&ObjectRef> = refs
@@ -453,6 +461,13 @@ fn missing(wire: &Wire, named: &ObjectRef) -> GatewayError {
     let ObjectId { kind, id } = &named.object;
     if named.member == Some(PREVIOUS_RESPONSE_ID) {
         return previous_not_found(id);
+    }
+    if named.is_in_cloud_storage() {
+        let message = format!(
+            "Cloud Storage object not found: {id}. With a gateway key, Google can read it only if \
+             the operator lists \"{id}\" in `passthrough` of [gateway]"
+        );
+        return GatewayError::new(404, message);
     }
     let noun = kind.as_str();
     let message = match Family::of(wire) {

@@ -53,6 +53,18 @@ impl ObjectRef {
     pub(crate) fn new(kind: ObjectKind, id: Name, member: Option<&'static str>) -> Self {
         Self { object: ObjectId { kind, id }, member }
     }
+
+    /// Returns whether the object is in Google Cloud Storage. Google reads it with the account of
+    /// the request, and no tenant owns it.
+    pub(crate) fn is_in_cloud_storage(&self) -> bool {
+        is_storage_uri(&self.object.id)
+    }
+}
+
+/// Returns whether a URI refers to an object in Google Cloud Storage.
+fn is_storage_uri(uri: &str) -> bool {
+    let scheme = uri.trim_start().get(..5);
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("gs://"))
 }
 
 /// Parses a JSON text, ignoring a byte order mark and surrounding white space.

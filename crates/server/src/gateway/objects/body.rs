@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use throughline_codec::COMPACTION_TYPES;
 use throughline_json::{Name, Node, Tree};
 
-use crate::gateway::objects::ObjectRef;
+use crate::gateway::objects::{ObjectRef, is_storage_uri};
 use crate::url::decode_segment;
 use throughline_replay::ObjectKind::{
     Audio, CachedContent, Container, Conversation, File, FileSearchStore, Interaction, Item,
@@ -124,7 +124,7 @@ pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
             for (name, form, kind) in named {
                 let is_public = *kind == Skill && is_only_type(node, &["anthropic"]);
                 let ids = ids(value, *form).into_iter().filter(|_| !is_public);
-                let ids = ids.map(|id| if family == Family::Gemini { bare_name(&id) } else { id });
+                let ids = ids.map(|id| local_name(family, id));
                 found.extend(ids.map(|id| ObjectRef::new(*kind, id, Some(name))));
             }
             left.push((value, BodyPosition::of(family, &key, position)));
@@ -156,10 +156,18 @@ pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<Obje
     let ids = named.filter_map(|(name, form, kind)| {
         let id =
             if matches!(form, IdForm::Uri) { file_in_uri(value) } else { Some(Name::from(value)) };
-        let id = id.map(|id| if family == Family::Gemini { bare_name(&id) } else { id })?;
+        let id = id.map(|id| local_name(family, id))?;
         Some(ObjectRef::new(*kind, id, Some(name)))
     });
     ids.filter(|named| !named.object.id.is_empty()).collect()
+}
+
+/// Returns an id without the path that Gemini's names begin with.
+fn local_name(family: Family, id: Name) -> Name {
+    match family {
+        Family::Gemini if !is_storage_uri(&id) => bare_name(&id),
+        Family::Gemini | Family::OpenAi | Family::Anthropic => id,
+    }
 }
 
 /// The context of a value, which affects how ids are recognised.
@@ -256,9 +264,14 @@ fn ids(value: Node<'_>, form: IdForm) -> Vec<Name> {
 
 /// Returns the provider's file that a URI refers to: `files/abc`, or a URL of the files API. If
 /// such a URL has anything but a file id after `files/`, it counts as a file that no tenant owns.
+/// An object in Google Cloud Storage is returned as its whole URI.
 fn file_in_uri(uri: &str) -> Option<Name> {
     const VERSIONS: [&str; 3] = ["/v1beta/", "/v1alpha/", "/v1/"];
-    let uri = decode_segment(uri);
+    let decoded = decode_segment(uri);
+    if is_storage_uri(uri) || is_storage_uri(&decoded) {
+        return Some(if is_storage_uri(uri) { Name::from(uri) } else { decoded });
+    }
+    let uri = decoded;
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     let (before, id) = path.split_once("files/")?;
     let is_own = matches!(before, "" | "/")

@@ -30,8 +30,8 @@ fn caller_data_names_no_objects() {
     assert_eq!(refs(Family::Anthropic, anthropic), [""; 0]);
     let gemini = r#"{"contents":[{"parts":[{"functionCall":{"args":{"fileUri":"files/x"}}},
         {"functionResponse":{"response":{"uri":"files/x"}}},
-        {"fileData":{"fileUri":"https://www.youtube.com/watch?v=1"}},
-        {"fileData":{"fileUri":"gs://bucket/files/x.pdf"}}]}]}"#;
+        {"functionResponse":{"response":{"uri":"gs://bucket/x"}}},{"text":"gs://bucket/x"},
+        {"fileData":{"fileUri":"https://www.youtube.com/watch?v=1"}}]}]}"#;
     assert_eq!(refs(Family::Gemini, gemini), [""; 0]);
 }
 
@@ -48,6 +48,10 @@ fn member_is_found_in_any_spelling() {
     assert_eq!(refs(Family::OpenAi, items), found);
     let nested = r#"{"contents":[{"parts":[{"function_response":{"response":{},"parts":[{"file_data":{"file_uri":"https://generativelanguage.googleapis.com/v1beta/files/a:b"}}]}}]}]}"#;
     assert_eq!(refs(Family::Gemini, nested), ["file a"]);
+    let stored = r#"{"contents":[{"parts":[{"fileData":{"fileUri":"gs://bucket/files/x.pdf"}},
+        {"file_data":{"file_uri":"GS://bucket/y"}},{"fileData":{"fileUri":"gs%3A//bucket/z"}}]}]}"#;
+    let found = ["file GS://bucket/y", "file gs://bucket/files/x.pdf", "file gs://bucket/z"];
+    assert_eq!(refs(Family::Gemini, stored), found);
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub struct Passthrough(Vec<Pattern>);
 struct Pattern {
     /// The only method that the pattern allows; `None` allows every method.
     method: Option<Name>,
-    /// The path or the URI of S3 objects, in which `*` matches any characters.
+    /// The path or the URI of S3 or Cloud Storage objects, in which `*` matches any characters.
     path: Name,
 }
 
@@ -25,7 +25,7 @@ pub struct InvalidPattern(pub String);
 
 impl Passthrough {
     /// Parses patterns such as `/v1/videos*`, `GET /v1/videos/*` for one method, or `s3://bucket/*`
-    /// for S3 objects.
+    /// and `gs://bucket/*` for objects that a provider reads.
     pub fn new<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, InvalidPattern> {
         patterns.into_iter().map(Pattern::parse).collect::<Result<_, _>>().map(Self)
     }
@@ -50,10 +50,11 @@ impl Pattern {
                 "`{method}` is not a supported method; use {known}"
             )));
         }
-        let is_path = path.starts_with('/') || path.starts_with("s3://");
+        let is_path = ["/", "s3://", "gs://"].iter().any(|start| path.starts_with(start));
         if !is_path || path.contains([' ', '?', '#']) {
             let message = format!(
-                "`{path}` is not a path; use a form such as \"/v1/videos*\" or \"s3://bucket/*\""
+                "`{path}` is not a path; use a form such as \"/v1/videos*\", \"s3://bucket/*\" or \
+                 \"gs://bucket/*\""
             );
             return Err(InvalidPattern(message));
         }

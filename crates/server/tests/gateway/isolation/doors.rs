@@ -270,3 +270,50 @@ async fn requests_from_other_sites_are_refused() {
         }
     }
 }
+
+/// Google reads objects in Cloud Storage with the gateway's account. A key can use only those that
+/// the operator lists, unless the request is sent with the caller's own key.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_use_only_listed_cloud_storage_objects() {
+    let requests = |uri: &str| {
+        let part = json!({"fileData": {"mimeType": "image/png", "fileUri": uri}});
+        let contents = json!([{"role": "user", "parts": [{"text": "Describe."}, part]}]);
+        let body = json!({"contents": contents}).to_string();
+        let model = "gemini-3-pro-preview";
+        let cached = json!({"model": format!("models/{model}"), "contents": contents}).to_string();
+        let batch = json!({"batch": {"inputConfig": {"requests": {"requests": [
+            {"request": {"contents": contents}}]}}}});
+        [
+            (format!("/v1beta/models/{model}:generateContent"), body.clone()),
+            (format!("/v1beta/models/{model}:countTokens"), body.clone()),
+            (
+                format!(
+                    "/v1/projects/p/locations/l/publishers/google/models/{model}:generateContent"
+                ),
+                body,
+            ),
+            ("/v1beta/cachedContents".to_owned(), cached),
+            (format!("/v1beta/models/{model}:batchGenerateContent"), batch.to_string()),
+        ]
+    };
+    let gateway = AccountGateway::open_with_passthrough(&["gs://shared/*"]).await;
+    let own = AccountGateway::open(ReplayMode::Repair, SharedAccount::callers()).await;
+    let own = own.with_provider_key("AIzaOwn");
+    for tenant in ["alpha", "beta"] {
+        for (path, body) in requests("gs://private/a.png") {
+            let (status, answer) = gateway.request(tenant, "POST", &path, &body).await;
+            assert_eq!(status, 404, "{path}: {answer}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            for expected in ["gs://private/a.png", "passthrough"] {
+                assert!(message.contains(expected), "{path}: {message}");
+            }
+        }
+        assert!(gateway.account.take().is_empty());
+        for (gateway, uri) in [(&gateway, "gs://shared/a.png"), (&own, "gs://private/a.png")] {
+            for (path, body) in requests(uri) {
+                let (_, answer) = gateway.request(tenant, "POST", &path, &body).await;
+                assert_eq!(gateway.account.take().len(), 1, "{path}: {answer}");
+            }
+        }
+    }
+}
