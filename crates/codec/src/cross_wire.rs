@@ -24,14 +24,20 @@ pub(crate) fn sent_fate(item: &Item, seals: ElisionReason) -> Fate {
 /// The type of a Responses input element that changes settings for the rest of the conversation.
 pub(crate) const CONFIGURATION_UPDATE: &str = "configuration_update";
 
+/// The type of a Responses input element that defines further tools. Codex sends its tools in such
+/// an element.
+pub(crate) const ADDITIONAL_TOOLS: &str = "additional_tools";
+
 /// Returns the Fate of an Item that the wire being encoded cannot express. A configuration update
-/// counts as sent in another form, because decoding applied the update to the Call's settings.
+/// and additional tools count as sent in another form, because decoding applied them to the Call's
+/// settings and tools.
 pub(crate) fn unsupported_fate(item: &Item, why: ElisionReason) -> Fate {
-    let is_update = item.native_on(&Wire::OPENAI_RESPONSES).is_some_and(|native| {
+    let is_applied = item.native_on(&Wire::OPENAI_RESPONSES).is_some_and(|native| {
         let tree = native.json.tree();
-        tree.root().get("type").is_some_and(|kind| kind.is(CONFIGURATION_UPDATE))
+        let kind = tree.root().get("type");
+        kind.is_some_and(|kind| kind.is(CONFIGURATION_UPDATE) || kind.is(ADDITIONAL_TOOLS))
     });
-    if is_update {
+    if is_applied {
         return draft::reshaped_fate(item, ReshapeKind::OtherWire, why);
     }
     draft::elided_fate(item, why)

@@ -9,7 +9,7 @@ use throughline_core::{
 };
 use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
-use crate::cross_wire::CONFIGURATION_UPDATE;
+use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE};
 use crate::item_reader::{ItemReader, named_member, read_tools};
 use crate::responses::WIRE;
 use crate::responses::wire::{self, CONTENT, ResponsesElementKind as Kind, StopSignals};
@@ -52,6 +52,7 @@ pub(super) fn decode_request(
         call.system.push(item);
     }
     call.tools = read_tools(root.get("tools"), &WIRE, settings::tool);
+    settings::add_tools(&mut call.tools, input);
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings::settings(root);
     settings::apply_updates(&mut call.settings, input);
@@ -243,7 +244,7 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
         }
         Kind::Unknown => match element.text_of("type").as_deref() {
             Some("mcp_approval_response" | wire::COMPACTION_TRIGGER) => Role::User,
-            Some(CONFIGURATION_UPDATE) => Role::Developer,
+            Some(CONFIGURATION_UPDATE | ADDITIONAL_TOOLS) => Role::Developer,
             Some(_) | None => Role::Assistant,
         },
     };

@@ -15,7 +15,7 @@ use crate::draft::{self, Draft};
 use crate::prefix::{PrefixHasher, absorb};
 use crate::responses::WIRE;
 use crate::responses::reasoning_items::caller_part;
-use crate::responses::wire::CONTENT;
+use crate::responses::wire::{self, CONTENT};
 use crate::{cross_wire, seal_policy};
 
 mod message;
@@ -242,7 +242,9 @@ impl ResponsesWriter<'_> {
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) {
-        let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
+        // The input itself contains the additional tools.
+        let tools = self.call.tools.iter().filter(|tool| !wire::is_additional(tool));
+        let tools = tools.filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) if !(tool.hosted && draft.has_other_endpoint()) => {
                 Some(native.json.clone())
             }

@@ -8,7 +8,7 @@ use throughline_core::{
 use throughline_json as json;
 
 use super::tests::{answer, body, input, look, openai, read, result, target, text, text_item};
-use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, events_from_reply};
+use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, codec, events_from_reply};
 
 const STORED_ELSEWHERE: &str = "only the endpoint that stores it can use it; it was left out";
 
@@ -194,4 +194,38 @@ fn gemini_only_settings_are_named_in_warnings() {
         ["generationConfig.seed", "generationConfig.thinkingConfig.odd", "reasoning"]
     );
     assert!(super::tests::body(&call).contains(r#""temperature":1"#));
+}
+
+/// Codex defines its tools in the input. All wires receive them as tools, each name once.
+#[test]
+fn additional_tools_reach_every_wire() {
+    let request = r#"{"model":"gpt-5.6","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"namespace","name":"functions","tools":[{"type":"custom","name":"exec","description":"Runs code."},{"type":"function","name":"wait","description":"Old.","parameters":{"type":"object","properties":{"cell":{"type":"string"}}}}]},{"type":"function","name":"notify","parameters":{"type":"object","properties":{}}}]},{"role":"user","content":"Go."},{"type":"additional_tools","role":"developer","tools":[{"type":"function","name":"wait","description":"Waits.","parameters":{"type":"object","properties":{"id":{"type":"string"}}}}]}],"tools":[{"type":"function","name":"plan","parameters":{"type":"object","properties":{}}}],"parallel_tool_calls":true}"#;
+    let read_call = || read(request, target("openai", "gpt-5.6"));
+    assert_eq!(body(&read_call()), request, "the same wire receives the request unchanged");
+    let cases = [
+        ("anthropic", "claude-sonnet-4-5", "/tools", "/name", "/description"),
+        ("openai-chat", "gpt-5.6", "/tools", "/function/name", "/function/description"),
+        ("gemini", "gemini-3-pro", "/tools/0/functionDeclarations", "/name", "/description"),
+        (
+            "bedrock",
+            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "/toolConfig/tools",
+            "/toolSpec/name",
+            "/toolSpec/description",
+        ),
+    ];
+    for (provider, model, list, name, description) in cases {
+        let mut call = read_call();
+        call.target = target(provider, model);
+        let encoded = codec(&call.target.provider.wire).unwrap().encode(&call).unwrap();
+        let sent: serde_json::Value = serde_json::from_slice(&encoded.request.body).unwrap();
+        let tools = sent.pointer(list).and_then(serde_json::Value::as_array).unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool.pointer(name).unwrap()).collect();
+        assert_eq!(names, ["plan", "exec", "wait", "notify"], "{provider}: {sent}");
+        assert_eq!(tools[2].pointer(description).unwrap(), "Waits.", "{provider}: {sent}");
+        assert!(!sent.to_string().contains("additional_tools"), "{provider}: {sent}");
+        let is_lost =
+            |fate: &&throughline_core::Fate| matches!(fate.visible, Disposition::Elided(_));
+        assert_eq!(encoded.fates.iter().find(is_lost), None, "{provider}");
+    }
 }

@@ -1,12 +1,14 @@
 //! Vocabulary of the Responses API: element kinds, statuses, usage, the members that hold Seals,
 //! and the members of a response element that a request accepts.
 
-use throughline_core::{ReasoningFormat, StopReason, Usage};
+use throughline_core::{ReasoningFormat, StopReason, Tool, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
 
 use self::ResponsesElementKind as Kind;
 use crate::Document;
+use crate::cross_wire::ADDITIONAL_TOOLS;
 use crate::object::copy_members;
+use crate::responses::WIRE;
 
 /// The slot of message parts. All other elements have an empty slot.
 pub(super) const CONTENT: &str = "content";
@@ -16,6 +18,11 @@ pub const COMPACTION_TYPES: [&str; 3] = ["compaction", "compaction_summary", "co
 
 /// The type of the input item with which a client requests a compaction.
 pub(super) const COMPACTION_TRIGGER: &str = "compaction_trigger";
+
+/// Returns whether a tool was defined in an `additional_tools` element of the input.
+pub(super) fn is_additional(tool: &Tool) -> bool {
+    tool.native_on(&WIRE).is_some_and(|native| native.slot == ADDITIONAL_TOOLS)
+}
 
 /// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {

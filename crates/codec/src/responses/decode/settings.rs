@@ -1,11 +1,14 @@
 //! Decodes the settings, tools and remaining members of a request.
 
-use throughline_core::{Extra, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice};
-use throughline_json::{Name, Node};
+use throughline_core::{
+    Direction, Extra, NativePart, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice,
+};
+use throughline_json::{Label, Name, Node};
 
-use crate::cross_wire::CONFIGURATION_UPDATE;
+use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE};
 use crate::draft;
 use crate::responses::WIRE;
+use crate::responses::wire::is_additional;
 
 /// The request members that are decoded into fields of the Call.
 const KNOWN: &[&str] = &[
@@ -52,6 +55,35 @@ pub(super) fn tool(node: Node<'_>) -> Tool {
         schema: node.present("parameters").map(Node::json),
         hosted: !is_client_run,
         native: None,
+    }
+}
+
+/// Adds the tools that the input defines in `additional_tools` elements, so that targets on other
+/// wires receive them. Tools in a namespace are added by their own names. A later definition of a
+/// tool replaces an earlier one.
+pub(super) fn add_tools(tools: &mut Vec<Tool>, input: Option<Node<'_>>) {
+    let is_addition =
+        |element: &Node<'_>| element.get("type").is_some_and(|kind| kind.is(ADDITIONAL_TOOLS));
+    let elements = input.into_iter().flat_map(Node::elements).filter(is_addition);
+    let defined = elements.filter_map(|element| element.get("tools")).flat_map(Node::elements);
+    for node in defined {
+        let is_namespace = node.get("type").is_some_and(|kind| kind.is("namespace"));
+        match node.get("tools").filter(|_| is_namespace) {
+            Some(inner) => inner.elements().for_each(|node| add_tool(tools, node)),
+            None => add_tool(tools, node),
+        }
+    }
+}
+
+fn add_tool(tools: &mut Vec<Tool>, node: Node<'_>) {
+    let native = NativePart::new(WIRE, Direction::Request, node.json());
+    let native = NativePart { slot: Label::Borrowed(ADDITIONAL_TOOLS), ..native };
+    let added = Tool { native: Some(native), ..tool(node) };
+    match tools.iter_mut().find(|known| known.name == added.name) {
+        Some(known) if is_additional(known) => *known = added,
+        // The tools of the request itself take precedence.
+        Some(_) => {}
+        None => tools.push(added),
     }
 }
 

@@ -8,7 +8,7 @@ use throughline_core::{
 use throughline_json::{self as json, Json, Name, Node};
 
 use crate::draft::{self, Draft};
-use crate::responses::contract;
+use crate::responses::{contract, wire};
 use crate::{cross_wire, effort};
 
 /// Writes every setting that differs from the source request.
@@ -202,7 +202,9 @@ pub(super) fn put_tool_settings(draft: &mut Draft<'_>, call: &Call) {
     if draft.differs(|s| &s.choice) || (is_reconsidered && settings.choice.is_some()) {
         put_choice(draft, call);
     }
-    if settings.parallel.is_some() && !has_tools(draft.current_value("tools")) {
+    let offers_tools =
+        has_tools(draft.current_value("tools")) || call.tools.iter().any(wire::is_additional);
+    if settings.parallel.is_some() && !offers_tools {
         if draft.differs(|s| &s.parallel) || is_reconsidered {
             draft.warn("parallel", "there are no tools to call; it was left out");
             draft.remove("parallel_tool_calls");
@@ -219,12 +221,13 @@ fn has_tools(tools: Option<Json>) -> bool {
 /// Returns whether the tools differ from the tools of the source request.
 fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
     let list = |tool: &Tool| tool.native.as_ref().and_then(|native| native.envelope.clone());
-    match call.tools.first().map(list) {
+    let mut tools = call.tools.iter().filter(|tool| !wire::is_additional(tool));
+    match tools.clone().next().map(list) {
         None => has_tools(draft.source_value("tools")),
         Some(None) => true,
         Some(Some(first)) => {
             let is_same = |tool| list(tool).is_some_and(|other| Arc::ptr_eq(&first, &other));
-            first.parts != call.tools.len() || !call.tools.iter().all(is_same)
+            first.parts != tools.clone().count() || !tools.all(is_same)
         }
     }
 }
