@@ -322,6 +322,7 @@ fn invalid_providers_are_reported() {
         ("[providers.a]\nkind = \"openai\"\nbase_url = \"https:///v1\"", format!("3:12: {address}")),
         ("[providers.\"a/b\"]\nkind = \"openai\"", format!("1:12: {name}")),
         ("[providers.sim]\nkind = \"openai\"", "1:12: the provider `sim` is built in: choose another name".to_owned()),
+        ("[[providers.sim.pool]]\nname = \"a\"", "1:13: the provider `sim` is built in: choose another name".to_owned()),
     ] {
         assert_eq!(errors(text), [expected], "{text}");
     }

@@ -54,6 +54,12 @@ struct ProviderReader<'r, 's, 'n> {
 
 impl<'s> ProviderReader<'_, 's, '_> {
     fn read(mut self) -> Option<ProviderSettings> {
+        if self.name == SIMULATORS {
+            // The keys of the section do not matter, so they are not checked.
+            let message = "the provider `sim` is built in: choose another name";
+            self.notes.error(self.section.at, message);
+            return None;
+        }
         self.check_name();
         let row = self.row();
         let pool = pool::read(self.name, self.section, self.notes).map(Arc::new);
@@ -86,10 +92,6 @@ impl<'s> ProviderReader<'_, 's, '_> {
     }
 
     fn check_name(&mut self) {
-        if self.name == SIMULATORS {
-            let message = "the provider `sim` is built in: choose another name";
-            self.notes.error(self.section.at, message);
-        }
         if !is_provider_name(self.name) {
             let message = "a provider's name may contain only letters, digits, `-`, `_` and `.`: \
                            it precedes the slash in model names";
