@@ -114,12 +114,18 @@ async fn measure(
         }
     }
     let name = options.name.clone().unwrap_or_else(|| client.url().to_owned());
-    Ok(FidelityReport {
+    let report = FidelityReport {
         gateway: name,
         url: client.url().to_owned(),
+        throughline: env!("CARGO_PKG_VERSION"),
         started: started.to_string(),
         cases,
-    })
+    };
+    // The gateway rejected every request itself, so the results would state nothing about it.
+    if report.is_measured() && simulator.ledger().entries.is_empty() {
+        return Err(not_connected(&bench, report.first_note()));
+    }
+    Ok(report)
 }
 
 async fn run_case(
@@ -163,7 +169,7 @@ async fn wait_for_gateway(
         match response {
             Ok(response) if response.status < 300 => {
                 let has_arrived = !bench.simulator.ledger().entries.is_empty();
-                return if has_arrived { Ok(()) } else { Err(not_connected(bench)) };
+                return if has_arrived { Ok(()) } else { Err(not_connected(bench, None)) };
             }
             Ok(response) if response.status < 500 || is_late => return Ok(()),
             Err(error) if is_late => {

@@ -21,6 +21,7 @@ fn measure(gateway: &str, simulators: &str, options: &[&str]) -> (CommandOutput,
     let fixed = ["fidelity", "--gateway", &url, "--listen", simulators, "--format", "json"];
     let output = throughline(&[&fixed, options].concat(), b"");
     let report: Value = serde_json::from_str(&output.out).unwrap_or_default();
+    assert!(report.is_null() || report["throughline"] == env!("CARGO_PKG_VERSION"), "{report}");
     let cases = report["cases"].as_array().cloned().unwrap_or_default();
     (output, cases)
 }
@@ -269,6 +270,18 @@ fn gateways_that_cannot_be_measured_are_reported() {
     assert_eq!(output.code, 2);
     assert!(output.err.contains("no request reached the simulators at"), "{}", output.err);
 
+    // This gateway has no key for the provider and rejects each request itself.
+    let folder = fresh_folder("fidelity-keyless");
+    let config = "[providers.anthropic]\napi_key_env = \"NO_SUCH_FIDELITY_KEY\"\n";
+    std::fs::write(folder.join("throughline.toml"), config).unwrap();
+    let keyless = GatewayProcess::start(&folder, &[], &[]);
+    let options = ["--wire", "messages", "--wait", "0"];
+    let (output, _) = measure(&keyless.address, &free_address(), &options);
+    assert_eq!((output.code, output.out.as_str()), (2, ""), "{}", output.err);
+    for expected in ["(the gateway returned ", "no request reached the simulators", "--key-env"] {
+        assert!(output.err.contains(expected), "{expected:?}: {}", output.err);
+    }
+
     let (output, _) = measure(&free_address(), &elsewhere.address, &["--wait", "0"]);
     assert_eq!(output.code, 2);
     assert!(output.err.contains("is in use"), "{}", output.err);
@@ -287,7 +300,20 @@ fn invalid_options_of_the_benchmark_are_rejected() {
     let unknown_case =
         file("unknown-case.toml", "[wires.chat.unsupported_cases]\nmind-reading = \"no reason\"\n");
     let unknown_key = file("unknown-key.toml", "[wires.chat]\nmodle = \"x\"\n");
+    let header_name = file("header-name.toml", "[headers]\nx-a = \"1\"\n\"x b\" = \"2\"\n");
+    let header_value =
+        file("header-value.toml", "[wires.chat]\nother_headers = { x-a = \"\"\"1\n2\"\"\" }\n");
+    let outside = file("path-outside.toml", "\n\n[wires.chat]\npath = \"/a/../b\"\n");
+    let relative = file("path-relative.toml", "[wires.chat]\npath = \"v1\"\n");
     for (options, code, message) in [
+        (["--setup", &header_name], 65, "header-name.toml: line 3: `x b` is not a valid header"),
+        (
+            ["--setup", &header_value],
+            65,
+            "header-value.toml: line 2: the value of the header `x-a`",
+        ),
+        (["--setup", &outside], 65, "path-outside.toml: line 4: the path `/a/../b` must start"),
+        (["--setup", &relative], 65, "path-relative.toml: line 2: the path `v1` must start"),
         (["--setup", &unknown_wire], 65, "unknown wire `telepathy`; the wires are messages,"),
         (["--setup", &unknown_case], 65, "unknown case `mind-reading`; the cases are tool-loop,"),
         (["--setup", &unknown_key], 65, "unknown field `modle`"),

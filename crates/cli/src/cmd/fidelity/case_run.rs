@@ -274,7 +274,7 @@ impl<'b> CaseRun<'b> {
     ) -> Result<Option<Vec<Value>>> {
         let status = response.status;
         if status < 300 && entries.is_empty() {
-            return Err(not_connected(self.bench));
+            return Err(not_connected(self.bench, None));
         }
         let is_refused = entries.iter().any(|entry| entry.status >= 400);
         if !(200..300).contains(&status) {
@@ -313,11 +313,14 @@ impl<'b> CaseRun<'b> {
     }
 }
 
-/// The failure of a gateway that answered a request without calling the simulators.
-pub(super) fn not_connected(bench: &Bench<'_>) -> Failure {
+/// The failure of a gateway that answers requests without calling the simulators. `answer` is an
+/// error that the gateway returned.
+pub(super) fn not_connected(bench: &Bench<'_>, answer: Option<&str>) -> Failure {
+    let answer = answer.map(|answer| format!(" ({answer})")).unwrap_or_default();
     Failure::Usage(format!(
-        "the gateway at {} answered, but no request reached the simulators at {}; configure the \
-         simulators as its upstream (see docs/fidelity.md)",
+        "the gateway at {} answered{answer}, but no request reached the simulators at {}: \
+         configure the simulators as the base URL of its providers, as docs/fidelity.md shows; if \
+         the gateway has API keys, name the variable with a key in --key-env",
         bench.client.url(),
         bench.simulator.url()
     ))

@@ -15,6 +15,8 @@ use crate::print::text::{count, push_line};
 pub(super) struct FidelityReport {
     pub(super) gateway: String,
     pub(super) url: String,
+    /// Version of Throughline, whose client and simulators measured the gateway.
+    pub(super) throughline: &'static str,
     /// Start of the first case, in UTC.
     pub(super) started: String,
     pub(super) cases: Vec<CaseReport>,
@@ -65,6 +67,11 @@ impl FidelityReport {
     /// Returns whether the gateway supports at least one case.
     pub(super) fn is_measured(&self) -> bool {
         self.cases.iter().any(|case| case.unsupported.is_none())
+    }
+
+    /// Returns the reason for the first failure.
+    pub(super) fn first_note(&self) -> Option<&str> {
+        self.cases.iter().flat_map(|case| &case.notes).map(String::as_str).next()
     }
 
     pub(super) fn print(&self, format: Format) -> Result<()> {
