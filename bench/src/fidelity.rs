@@ -1,7 +1,7 @@
 //! Runs `throughline fidelity` against several gateways, and prints their results side by side.
 //!
 //! Each gateway gets fresh simulators and is configured as its documentation describes. The raw
-//! results are written to `fidelity/` in the build directory.
+//! results and the tables are written to `fidelity/` in the build directory.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         std::fs::write(&file, serde_json::to_vec_pretty(report)?)?;
         println!("raw results: {}", file.display());
     }
-    fidelity_table::print(&reports);
+    let tables = fidelity_table::to_markdown(&reports);
+    let file = folder.join("results.md");
+    std::fs::write(&file, &tables)?;
+    println!("tables: {}\n{tables}", file.display());
     match failure {
         Some(failure) => anyhow::bail!(failure),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Prints the results of the fidelity benchmark as Markdown tables.
+//! Formats the results of the fidelity benchmark as Markdown tables.
 
 use serde_json::Value;
 
@@ -62,38 +62,19 @@ impl FidelityCounts {
     }
 }
 
-pub(crate) fn print(reports: &[Value]) {
-    if reports.is_empty() {
-        return;
-    }
-    println!(
-        "\n| gateway | kept | lost | altered | refused | failed | cases | n/a | prefix kept | bytes changed |"
-    );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+/// Returns one table with the sums of each gateway, and one with the counts of each case.
+pub(crate) fn to_markdown(reports: &[Value]) -> String {
+    let names: Vec<&str> = reports.iter().map(name).collect();
+    let mut lines = vec![
+        "| gateway | kept | lost | altered | refused | failed | cases | n/a | prefix kept | bytes changed |"
+            .to_owned(),
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|".to_owned(),
+    ];
     // Each case runs with complete and with streamed responses.
     let total = rows(reports).len() * 2;
-    for report in reports {
-        let mut all = FidelityCounts::default();
-        for case in cases(report) {
-            all.add(case);
-        }
-        println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            name(report),
-            all.kept,
-            all.lost,
-            all.altered,
-            all.refused,
-            all.errors,
-            total,
-            total.saturating_sub(all.cases - all.unsupported),
-            all.prefix_share(),
-            all.bytes()
-        );
-    }
-    let names: Vec<&str> = reports.iter().map(name).collect();
-    println!("\n| wire | case | {} |", names.join(" | "));
-    println!("|---|---|{}", "---|".repeat(names.len()));
+    lines.extend(reports.iter().map(|report| sums(report, total)));
+    lines.push(format!("\n| wire | case | {} |", names.join(" | ")));
+    lines.push(format!("|---|---|{}", "---|".repeat(names.len())));
     for (wire, scenario) in rows(reports) {
         let cells = reports.iter().map(|report| {
             let mut counts = FidelityCounts::default();
@@ -103,8 +84,30 @@ pub(crate) fn print(reports: &[Value]) {
             }
             counts.cell()
         });
-        println!("| {wire} | {scenario} | {} |", cells.collect::<Vec<_>>().join(" | "));
+        lines.push(format!("| {wire} | {scenario} | {} |", cells.collect::<Vec<_>>().join(" | ")));
     }
+    lines.join("\n") + "\n"
+}
+
+/// Returns the row with the sums of one gateway.
+fn sums(report: &Value, total: usize) -> String {
+    let mut all = FidelityCounts::default();
+    for case in cases(report) {
+        all.add(case);
+    }
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        name(report),
+        all.kept,
+        all.lost,
+        all.altered,
+        all.refused,
+        all.errors,
+        total,
+        total.saturating_sub(all.cases - all.unsupported),
+        all.prefix_share(),
+        all.bytes()
+    )
 }
 
 fn name(report: &Value) -> &str {

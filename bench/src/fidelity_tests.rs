@@ -1,8 +1,9 @@
-//! Tests of the check of Throughline's own results.
+//! Tests of the check of Throughline's own results, of the tables and of the peers' versions.
 
 use serde_json::{Value, json};
 
 use super::first_failed_case;
+use crate::fidelity_table::to_markdown;
 
 fn case() -> Value {
     json!({
@@ -34,4 +35,41 @@ fn lossy_unsupported_and_empty_results_fail() {
     }
     assert!(first_failed_case(&json!({"cases": []})).is_some());
     assert!(first_failed_case(&json!({})).is_some());
+}
+
+#[test]
+fn tables_name_each_gateway_with_its_version() {
+    let mut lossy = case();
+    lossy["lost"] = json!(2);
+    let reports = [
+        json!({"gateway": "Throughline 0.1.0", "cases": [case(), case()]}),
+        json!({"gateway": "Other 1.2.3", "cases": [case(), lossy]}),
+    ];
+    let tables = to_markdown(&reports);
+    for line in [
+        "| Throughline 0.1.0 | 16 | 0 | 0 | 0 | 0 | 2 | 0 | – | – |",
+        "| wire | case | Throughline 0.1.0 | Other 1.2.3 |",
+        "| chat | tool-loop | 16 kept | 16 kept, **2 lost** |",
+    ] {
+        assert!(tables.lines().any(|other| other == line), "{line} is not in\n{tables}");
+    }
+}
+
+#[test]
+fn measured_versions_are_those_that_the_script_installs() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let script = std::fs::read_to_string(root.join("scripts/peers")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/fidelity.md")).unwrap();
+    for (variable, name) in [
+        ("litellm", "LiteLLM"),
+        ("portkey", "Portkey"),
+        ("claude_code_router", "Claude Code Router"),
+        ("smg", "SMG"),
+    ] {
+        let start = format!("{variable}=");
+        let version = script.lines().find_map(|line| line.strip_prefix(&start));
+        let version = version.unwrap_or_else(|| panic!("scripts/peers does not pin {name}"));
+        let row = format!("| {name} {version} |");
+        assert!(page.contains(&row), "docs/fidelity.md has no results of {name} {version}");
+    }
 }
