@@ -34,13 +34,27 @@ pub(crate) struct ClientEntry {
     /// Environment variables and their values.
     #[serde(default)]
     pub(crate) environment: Vec<(String, String)>,
-    /// Environment variables that would send the client to another address.
+    /// Environment variables that override or bypass the settings.
     #[serde(default)]
-    pub(crate) remove: Vec<String>,
+    pub(crate) conflicts: Vec<VariableConflict>,
+    /// What to do after `--write`, unless it is only to start the program.
+    pub(crate) next: Option<String>,
     /// Configuration files that `--write` changes.
     #[serde(default, rename = "file")]
     pub(crate) files: Vec<ClientFile>,
     pub(crate) snippet: Option<Snippet>,
+}
+
+/// An environment variable that overrides or bypasses the settings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VariableConflict {
+    pub(crate) variable: String,
+    /// What happens if the variable is set, as a clause.
+    pub(crate) effect: String,
+    /// Whether `--run` keeps the variable, because its own settings take precedence.
+    #[serde(default)]
+    pub(crate) keep: bool,
 }
 
 /// A configuration file of a client.
@@ -53,10 +67,22 @@ pub(crate) struct ClientFile {
     pub(crate) format: FileFormat,
     /// Path under which the file holds environment variables; `None` if it holds none.
     pub(crate) environment: Option<Vec<String>>,
+    /// Whether exported variables take precedence over those in the file.
+    #[serde(default, rename = "environment-wins")]
+    pub(crate) environment_wins: bool,
+    /// Files in a project folder that take precedence over this file, by their relative paths.
+    #[serde(default)]
+    pub(crate) project: Vec<String>,
+    /// Whether the client ignores this file if a project folder has one of those files.
+    #[serde(default, rename = "project-replaces")]
+    pub(crate) project_replaces: bool,
     #[serde(default)]
     pub(crate) set: Vec<ClientSetting>,
     /// Option with which `--run` passes each setting.
     pub(crate) option: Option<String>,
+    /// Option with which `--run` passes the path of a private copy of the settings.
+    #[serde(rename = "path-option")]
+    pub(crate) path_option: Option<String>,
     /// Environment variable with which `--run` passes the whole file.
     pub(crate) variable: Option<String>,
     /// Whether `--run` selects a folder of its own if the file lacks the settings.
@@ -124,6 +150,12 @@ pub(crate) struct Snippet {
 }
 
 impl ClientEntry {
+    /// Returns the variables that `--run` and `--print` remove from the environment.
+    pub(crate) fn removed_variables(&self) -> impl Iterator<Item = &str> {
+        let removed = self.conflicts.iter().filter(|conflict| !conflict.keep);
+        removed.map(|conflict| conflict.variable.as_str())
+    }
+
     /// Returns whether the environment alone connects the client.
     pub(crate) fn needs_only_environment(&self) -> bool {
         !self.environment.is_empty() && self.files.iter().all(|file| file.environment.is_some())

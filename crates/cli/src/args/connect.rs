@@ -38,11 +38,21 @@ pub(crate) struct Connect {
     /// Restore the configuration files that --write changed
     #[arg(long, group = "action", requires = "client", conflicts_with_all = ["model", "url", "key"])]
     pub(crate) undo: bool,
+    /// With --undo, restore files that were changed after --write; keep the changed file as
+    /// FILE.throughline-changed
+    #[arg(long, requires = "undo")]
+    pub(crate) force: bool,
     /// Configuration file of the gateway [default: ./throughline.toml, else
     /// throughline/throughline.toml in your configuration directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Arguments for the client with --run; for a library, the program and its arguments
-    #[arg(last = true, value_name = "ARGS", requires = "run")]
+    // `requires` does not apply if the required option conflicts with a present one.
+    #[arg(
+        last = true,
+        value_name = "ARGS",
+        requires = "run",
+        conflicts_with_all = ["print", "write", "undo"]
+    )]
     pub(crate) arguments: Vec<String>,
 }

@@ -1,17 +1,19 @@
 //! `throughline connect`: points a client at the gateway. It prints the client's settings, writes
 //! them to the client's configuration, undoes that, or runs the client with them.
 
+mod conflicts;
 mod files;
 mod launch;
 mod merge;
 mod plan;
+mod probe;
 mod settings;
 mod show;
 mod target;
 
 use std::path::PathBuf;
 
-use owo_colors::OwoColorize as _;
+use owo_colors::{OwoColorize as _, Style};
 
 use crate::args::Connect;
 use crate::clients::{ClientEntry, clients};
@@ -20,8 +22,9 @@ use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Column, table};
 use crate::print::text;
 
-use self::files::UndoneFile;
+use self::files::FileBackup;
 use self::plan::{PlannedFile, plan};
+use self::probe::{GatewayStatus, probe};
 use self::settings::file_path;
 pub(crate) use self::show::exports;
 use self::show::short_path;
@@ -37,7 +40,7 @@ pub(crate) fn run(options: &Connect) -> Result<()> {
         return Err(Failure::Usage(format!("there is no client `{name}`")));
     };
     if options.undo {
-        return undo(client);
+        return undo(client, options.force);
     }
     let config = config::load(options.config.as_deref())?;
     let target = ConnectTarget::resolve(options, client, &config)?;
@@ -51,8 +54,12 @@ pub(crate) fn run(options: &Connect) -> Result<()> {
     if options.write {
         write(client, &target)
     } else if options.run {
-        target.check_gateway()?;
-        launch::launch(client, target, &options.arguments)
+        match probe(&target)? {
+            GatewayStatus::Ready => launch::launch(client, target, &options.arguments),
+            GatewayStatus::Unavailable(problem) | GatewayStatus::KeyRefused(problem) => {
+                Err(Failure::Outside(anyhow::anyhow!(problem)))
+            }
+        }
     } else {
         text::write_out(show::settings_text(client, &target)?.as_bytes())
     }
@@ -84,37 +91,67 @@ fn write(client: &ClientEntry, target: &ConnectTarget) -> Result<()> {
     }
     let planned = client.files.iter().map(|file| plan(client, file, target));
     let planned: Vec<PlannedFile> = planned.collect::<Result<_>>()?;
+    // A refused key would make every request fail. A gateway that does not run can be started later.
+    let problem = match probe(target)? {
+        GatewayStatus::Ready => None,
+        GatewayStatus::Unavailable(problem) => Some(problem),
+        GatewayStatus::KeyRefused(problem) => {
+            return Err(Failure::Outside(anyhow::anyhow!(problem)));
+        }
+    };
     let mut page = String::new();
     for file in &planned {
         let backup = files::write(&client.name, file)?;
         text::push_line(&mut page, &format!("{} {}", text::mark(true), short_path(&file.path)));
         let backup = match backup {
-            Some(backup) => format!("  backup {}", short_path(&backup)),
-            None => "  new file".to_owned(),
+            FileBackup::NewFile => "  new file".to_owned(),
+            FileBackup::Kept(backup) => format!("  backup {}", short_path(&backup)),
+            FileBackup::Missing(backup) => format!(
+                "  the backup {} was deleted, so --undo cannot restore the former file",
+                short_path(&backup)
+            ),
         };
         text::push_line(&mut page, &backup.dimmed().to_string());
     }
-    let start = client.program.as_deref().unwrap_or(&client.name).bold().to_string();
-    let undo = format!("throughline connect {} --undo", client.name).bold().to_string();
-    let (title, url, model) = (&client.title, &target.url, &target.model);
-    text::push_line(&mut page, &format!("\n{title} now uses {model} at {url}."));
-    text::push_line(&mut page, &format!("Start it with {start}. Undo this with {undo}."));
+    text::push_line(&mut page, &next_steps(client, target));
     text::write_styled(&page)?;
-    if let Err(failure) = target.check_gateway() {
-        text::note(&failure.to_string());
+    for warning in conflicts::warnings(client, target)?.iter().chain(&problem) {
+        text::notice("warning:", Style::new().yellow(), warning);
     }
     Ok(())
 }
 
-fn undo(client: &ClientEntry) -> Result<()> {
+/// Describes how to start the client after its files were written.
+fn next_steps(client: &ClientEntry, target: &ConnectTarget) -> String {
+    let program = client.program.as_deref().unwrap_or(&client.name);
+    // The client reads variables that are in none of its files from the environment.
+    let is_written = client.files.iter().any(|file| file.environment.is_some());
+    let variables = if is_written { Vec::new() } else { exports(client, target) };
+    let start = [variables, vec![program.to_owned()]].concat().join(" ").bold().to_string();
+    let undo = format!("throughline connect {} --undo", client.name).bold().to_string();
+    let (title, url, model) = (&client.title, &target.url, &target.model);
+    match &client.next {
+        Some(next) => format!(
+            "\n{title} can now use {model} at {url}.\nStart it with {start}. {next}\nUndo this with \
+             {undo}."
+        ),
+        None => format!(
+            "\n{title} now uses {model} at {url}.\nStart it with {start}. Undo this with {undo}."
+        ),
+    }
+}
+
+fn undo(client: &ClientEntry, is_forced: bool) -> Result<()> {
     let paths: Vec<PathBuf> = client.files.iter().map(file_path).collect::<Result<_>>()?;
     let mut page = String::new();
-    for file in files::undo(&client.name, &paths)? {
-        let (path, what) = match &file {
-            UndoneFile::Restored(path) => (path, "restored"),
-            UndoneFile::Removed(path) => (path, "removed"),
-        };
-        text::push_line(&mut page, &format!("{} {what} {}", text::mark(true), short_path(path)));
+    for file in files::undo(&client.name, &paths, is_forced)? {
+        let what = if file.is_restored { "restored" } else { "removed" };
+        let path = short_path(&file.path);
+        text::push_line(&mut page, &format!("{} {what} {path}", text::mark(true)));
+        if let Some(changed) = &file.changed {
+            let line = format!("  the changed file is now {}", short_path(changed));
+            text::push_line(&mut page, &line.dimmed().to_string());
+        }
     }
     text::write_styled(&page)
 }

@@ -1,95 +1,16 @@
-//! Tests of `throughline connect`: printed settings, written files, undo, and running a client.
+//! Tests of `throughline connect`: printed settings, written files and undo.
 
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proptest::prelude::*;
+use throughline_codec::Catalog;
 use throughline_testkit::{proptest_config, workspace_root};
 
+use crate::support::home::{SECRET, TestHome, mode};
 use crate::support::kept::TestStore;
 use crate::support::serving::{CLIENT_VARIABLES, GatewayProcess};
-use crate::support::{CommandOutput, scratch, throughline, throughline_with};
-
-/// A key that must not appear in any output.
-const SECRET: &str = "tl_0123456789abcdef0123456789abcdef";
-
-/// A home directory for one test.
-struct TestHome {
-    folder: PathBuf,
-}
-
-impl TestHome {
-    fn new(name: &str) -> Self {
-        let folder = scratch(&format!("connect-{name}"));
-        std::fs::remove_dir_all(&folder).ok();
-        std::fs::create_dir_all(&folder).unwrap();
-        Self { folder }
-    }
-
-    fn run(&self, arguments: &[&str]) -> CommandOutput {
-        self.run_with(&[], arguments)
-    }
-
-    fn run_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
-        let home = self.folder.to_str().unwrap();
-        let all = [&[("HOME", home), ("NO_COLOR", "1")], environment].concat();
-        throughline_with(&all, &self.folder, &[&["connect"], arguments].concat(), b"")
-    }
-
-    /// Runs a command that must succeed.
-    fn succeed(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert_eq!(output.code, 0, "{arguments:?}: {}", output.err);
-        output.out
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
-
-    fn read(&self, name: &str) -> String {
-        String::from_utf8(std::fs::read(self.path(name)).unwrap()).unwrap()
-    }
-
-    /// Adds a program that prints its arguments and environment and exits with code 7. Returns the
-    /// value for `PATH`.
-    fn program(&self, name: &str) -> String {
-        let script =
-            "#!/bin/sh\nfor word in \"$@\"; do echo \"argument: $word\"; done\nenv\nexit 7\n";
-        self.write(&format!("bin/{name}"), script.as_bytes());
-        let path = self.path("bin").join(name);
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        format!("{}:/usr/bin:/bin", self.path("bin").display())
-    }
-
-    /// Lists all files below the home directory, relative to it.
-    fn files(&self) -> Vec<String> {
-        let (mut waiting, mut found) = (vec![self.folder.clone()], Vec::new());
-        while let Some(folder) = waiting.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    waiting.push(path);
-                } else {
-                    found.push(path.strip_prefix(&self.folder).unwrap().display().to_string());
-                }
-            }
-        }
-        found.sort();
-        found
-    }
-}
-
-fn mode(path: &Path) -> u32 {
-    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
-}
+use crate::support::throughline;
 
 /// Returns the entries of the client list.
 fn clients() -> Vec<toml::Table> {
@@ -121,6 +42,16 @@ fn tests_cannot_change_the_users_own_configuration() {
         for file in files {
             let variable = file["folder"]["variable"].as_str().unwrap();
             assert!(CLIENT_VARIABLES.contains(&variable), "add {variable} to CLIENT_VARIABLES");
+        }
+        let conflicts = client.get("conflicts").and_then(toml::Value::as_array);
+        for conflict in conflicts.into_iter().flatten() {
+            let variable = conflict["variable"].as_str().unwrap();
+            let is_removed = CLIENT_VARIABLES.contains(&variable)
+                || Catalog::builtin()
+                    .providers()
+                    .iter()
+                    .any(|row| row.key_env.as_deref() == Some(variable));
+            assert!(is_removed, "add {variable} to CLIENT_VARIABLES");
         }
     }
 }
@@ -320,7 +251,14 @@ fn undo_refuses_a_file_that_was_changed() {
     assert_eq!(output.code, 2);
     assert!(output.err.contains("was changed after connect wrote it"), "{}", output.err);
     assert!(output.err.contains("config.toml.throughline-backup"), "{}", output.err);
+    assert!(output.err.contains("`throughline connect codex --undo --force`"), "{}", output.err);
     assert_eq!(home.read(".codex/config.toml"), changed);
+    let copy = ".codex/config.toml.throughline-changed";
+    let out = home.succeed(&["codex", "--undo", "--force"]);
+    assert!(out.contains(&format!("the changed file is now ~/{copy}")), "{out}");
+    assert_eq!(home.read(".codex/config.toml"), "# mine\n");
+    assert_eq!((home.read(copy), mode(&home.path(copy))), (changed, 0o600));
+    assert_eq!(home.files(), [".codex/config.toml", copy]);
     let output = home.run(&["gemini-cli", "--undo"]);
     assert_eq!(output.code, 2);
     assert!(output.err.contains("there is nothing to undo"), "{}", output.err);
@@ -389,6 +327,68 @@ fn write_after_an_undo_by_hand_makes_a_new_backup() {
 }
 
 #[test]
+fn write_reports_a_missing_backup() {
+    let home = TestHome::new("no-backup");
+    home.write(".codex/config.toml", b"# mine\n");
+    let out = home.succeed(&["codex", "--write"]);
+    let backup = ".codex/config.toml.throughline-backup";
+    assert!(out.contains(&format!("backup ~/{backup}\n")), "{out}");
+    std::fs::remove_file(home.path(backup)).unwrap();
+    let out = home.succeed(&["codex", "--write"]);
+    assert!(out.contains(&format!("the backup ~/{backup} was deleted")), "{out}");
+    let output = home.run(&["codex", "--undo"]);
+    assert_eq!(output.code, 2);
+    assert!(output.err.contains("is missing: remove the settings"), "{}", output.err);
+}
+
+#[test]
+fn byte_order_mark_is_kept() {
+    let home = TestHome::new("mark");
+    for (client, file, former, setting) in [
+        ("claude-code", ".claude/settings.json", "\u{feff}{\"env\": {}}\n", "ANTHROPIC_MODEL"),
+        ("codex", ".codex/config.toml", "\u{feff}model = \"mine\"\n", "model_provider"),
+        ("gemini-cli", ".gemini/.env", "\u{feff}GEMINI_MODEL=mine\n", "GEMINI_MODEL=sim/"),
+    ] {
+        home.write(file, former.as_bytes());
+        home.succeed(&[client, "--write"]);
+        let written = home.read(file);
+        assert_eq!(written.matches('\u{feff}').count(), 1, "{client}: {written}");
+        assert!(
+            written.starts_with('\u{feff}') && written.contains(setting),
+            "{client}: {written}"
+        );
+        assert!(!written.contains("mine"), "{client}: the former value is replaced: {written}");
+        home.succeed(&[client, "--undo"]);
+        assert_eq!(home.read(file), former, "{client}");
+    }
+}
+
+#[test]
+fn relative_folders_are_refused() {
+    let home = TestHome::new("relative");
+    for (variable, client) in [("CLAUDE_CONFIG_DIR", "claude-code"), ("CODEX_HOME", "codex")] {
+        let output = home.run_with(&[(variable, "conf")], &[client, "--write"]);
+        assert_eq!(output.code, 2, "{}", output.err);
+        assert!(output.err.contains(&format!("{variable} is the relative path conf")));
+    }
+    assert_eq!(home.files(), Vec::<String>::new());
+    // The XDG specification requires that a relative path is ignored.
+    assert_eq!(home.run_with(&[("XDG_CONFIG_HOME", "conf")], &["opencode", "--write"]).code, 0);
+    assert!(home.path(".config/opencode/opencode.json").exists());
+}
+
+#[test]
+fn write_names_the_remaining_steps() {
+    let home = TestHome::new("steps");
+    let out = home.succeed(&["zed", "--write"]);
+    assert!(out.contains("Zed can now use sim/claude-sonnet-5-5 at"), "{out}");
+    assert!(out.contains("Start it with THROUGHLINE_API_KEY=any zed. Zed reads the key"), "{out}");
+    let out = home.succeed(&["claude-code", "--write"]);
+    assert!(out.contains("Claude Code now uses sim/claude-sonnet-5-5 at"), "{out}");
+    assert!(out.contains("Start it with claude. Undo this with"), "{out}");
+}
+
+#[test]
 fn symbolic_link_remains_a_link() {
     let home = TestHome::new("link");
     home.write("dotfiles/codex.toml", b"# shared\n");
@@ -429,98 +429,28 @@ fn invalid_configuration_is_refused_and_left_alone() {
 }
 
 #[test]
-fn run_passes_settings_and_returns_the_exit_code() {
-    let home = TestHome::new("run");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let path = home.program("claude");
-    let environment = [("PATH", &*path), ("ANTHROPIC_API_KEY", "sk-other")];
-    let arguments =
-        ["claude-code", "--url", &url, "--model", "fast", "--run", "--", "-p", "two words"];
-    let output = home.run_with(&environment, &arguments);
-    assert_eq!(output.code, 7, "{}", output.err);
-    assert!(output.out.starts_with("argument: -p\nargument: two words\n"), "{}", output.out);
-    for line in [&*format!("ANTHROPIC_BASE_URL={url}"), "ANTHROPIC_MODEL=fast"] {
-        assert!(output.out.lines().any(|other| other == line), "{line}: {}", output.out);
-    }
-    assert!(!output.out.contains("sk-other"), "the vendor's key is removed");
-
-    let path = home.program("codex");
-    let arguments = ["codex", "--url", &url, "--key", SECRET, "--run", "--", "exec", "hi"];
-    let output = home.run_with(&[("PATH", &*path)], &arguments);
-    assert_eq!(output.code, 7, "{}", output.err);
-    let base = format!("argument: model_providers.throughline.base_url=\"{url}/v1\"\n");
-    assert!(output.out.contains(&base), "{}", output.out);
-    let key = "argument: model_providers.throughline.env_key=\"THROUGHLINE_KEY\"\n";
-    assert!(output.out.contains(key), "{}", output.out);
-    assert!(output.out.contains("argument: exec\nargument: hi\n"), "{}", output.out);
-    assert_eq!(output.out.matches(SECRET).count(), 1, "the key is only in the environment");
-    assert!(output.out.contains(&format!("THROUGHLINE_KEY={SECRET}\n")));
-
-    let path = home.program("opencode");
-    let output = home.run_with(&[("PATH", &*path)], &["opencode", "--url", &url, "--run"]);
-    assert_eq!(output.code, 7, "{}", output.err);
-    assert!(output.out.contains("OPENCODE_CONFIG_CONTENT={"), "{}", output.out);
-
-    let path = home.program("gemini");
-    let data = home.path("data");
-    let environment = [("PATH", &*path), ("XDG_DATA_HOME", data.to_str().unwrap())];
-    let output = home.run_with(&environment, &["gemini-cli", "--url", &url, "--run"]);
-    assert_eq!(output.code, 7, "{}", output.err);
-    let folder = home.path("data/throughline/connect/gemini-cli");
-    assert!(output.out.contains(&format!("GEMINI_CLI_HOME={}\n", folder.display())));
-    assert!(output.err.contains("lacks settings"), "{}", output.err);
-    let settings = std::fs::read_to_string(folder.join(".gemini/settings.json")).unwrap();
-    assert!(settings.contains("gemini-api-key"), "{settings}");
-    home.write(".gemini/settings.json", settings.as_bytes());
-    let arguments = ["gemini-cli", "--url", &url, "--model", "fast", "--run"];
-    let output = home.run_with(&environment, &arguments);
-    assert_eq!((output.code, output.err.as_str()), (7, ""));
-    assert!(!output.out.contains("data/throughline"), "the client's own folder is used");
-
-    let path = home.program("app");
-    let arguments = ["openai-python", "--url", &url, "--run", "--", "app", "x"];
-    let output = home.run_with(&[("PATH", &*path)], &arguments);
-    assert_eq!(output.code, 7, "{}", output.err);
-    assert!(output.out.contains(&format!("OPENAI_BASE_URL={url}/v1\n")), "{}", output.out);
-}
-
-#[test]
-fn run_explains_what_is_missing() {
-    let home = TestHome::new("missing");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let path = home.folder.to_str().unwrap();
-    let output = home.run_with(&[("PATH", path)], &["codex", "--url", &url, "--run"]);
-    assert_eq!(output.code, 2);
-    assert!(output.err.contains("npm install -g @openai/codex"), "{}", output.err);
-    let output = home.run(&["zed", "--url", &url, "--run"]);
-    assert_eq!(output.code, 2);
-    assert!(output.err.contains("run `throughline connect zed --write` first"), "{}", output.err);
-    let output = home.run(&["ai-sdk", "--url", &url, "--run"]);
-    assert_eq!(output.code, 2);
-    assert!(output.err.contains("name the program that uses it"), "{}", output.err);
-    let output = home.run(&["ai-sdk", "--write"]);
-    assert_eq!(output.code, 2);
-    assert!(output.err.contains("--print"), "{}", output.err);
-    drop(listener);
-    let output = home.run(&["codex", "--url", &url, "--run"]);
-    assert_eq!(output.code, 1);
-    assert!(output.err.contains("`throughline serve`"), "{}", output.err);
-}
-
-#[test]
 fn bad_options_are_refused() {
     let home = TestHome::new("options");
     for (arguments, expected) in [
         (&["claud-code"][..], "claude-code"),
-        (&["codex", "--url", "ftp://x"], "http or https"),
+        (&["codex", "--url", "ftp://x"], "must start with http:// or https://"),
         (&["codex", "--url", "http://x/v1"], "must not end with /v1"),
-        (&["codex", "--url", "http://x/\"y"], "http or https"),
+        (&["codex", "--url", "http://x/\"y"], "must not contain '\"'"),
+        (
+            &["codex", "--url", "http://x:99999"],
+            "the port `99999` must be a number from 1 to 65535",
+        ),
+        (&["codex", "--url", "http://x:"], "the port `` must be"),
+        (&["codex", "--url", "http://:80"], "must name a host"),
+        (&["codex", "--url", "http://x?a=b"], "a query or a fragment"),
+        (&["codex", "--url", "http://me:secret@x"], "must not contain a user or a password"),
         (&["codex", "--key", "two words"], "printable ASCII"),
         (&["codex", "--write", "--undo"], "cannot be used with"),
         (&["--write"], "CLIENT"),
         (&["codex", "--", "x"], "--run"),
+        (&["codex", "--write", "--", "x"], "cannot be used with"),
+        (&["codex", "--undo", "--", "x"], "cannot be used with"),
+        (&["codex", "--force"], "--undo"),
     ] {
         let output = home.run(arguments);
         assert_eq!(output.code, 2, "{arguments:?}");

@@ -15,6 +15,7 @@ mod catalog;
 mod commands;
 mod config;
 mod connect;
+mod connect_run;
 mod console;
 mod demo;
 mod docs;

@@ -1,9 +1,11 @@
 //! Claude Code, Anthropic's coding agent.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::program::{ClientProgram, ClientReply, Prompt, first_text, installed, platform};
-use crate::session::{CLAUDE, assert_connected_loop};
+use crate::session::{CLAUDE, Session, assert_connected_loop};
 
 pub(crate) const CLAUDE_CODE: ClientProgram = ClientProgram {
     name: "claude-code",
@@ -46,4 +48,22 @@ fn read_output(lines: &[Value]) -> ClientReply {
 #[test]
 fn client_claude_code_finishes_a_tool_loop() {
     assert_connected_loop(&CLAUDE_CODE, CLAUDE);
+}
+
+/// Claude Code prefers the variables in its settings files to those of its process.
+#[test]
+fn client_claude_code_run_overrides_its_settings_files() {
+    let Some(mut session) = Session::start(&CLAUDE_CODE, "claude-code-run", &[(CLAUDE, 3)]) else {
+        return;
+    };
+    let other = r#"{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_AUTH_TOKEN": "other", "ANTHROPIC_MODEL": "other"}}"#;
+    session.fixture.write_home(".claude/settings.json", other);
+    let project = session.fixture.work().join(".claude");
+    fs::create_dir_all(&project).unwrap();
+    let bedrock = r#"{"env": {"CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_API_KEY": "other"}}"#;
+    fs::write(project.join("settings.json"), bedrock).unwrap();
+    session.run_task_connected();
+    session.assert_complete();
+    let path = session.fixture.home(".claude/settings.json");
+    assert_eq!(fs::read_to_string(path).unwrap(), other, "--run changes no file of the client");
 }

@@ -66,3 +66,16 @@ fn client_codex_upgrades_with_only_a_base_url() {
     assert!(!refused, "{}", fixture.gateway_log());
     session.assert_complete();
 }
+
+#[test]
+fn client_codex_run_overrides_its_configuration() {
+    let Some(mut session) = Session::start(&CODEX, "codex-run", &[(GPT, 3)]) else { return };
+    let (path, settings) = CODEX.settings[0];
+    let other = format!(
+        "model = \"other\"\nmodel_provider = \"other\"\n{settings}\n[model_providers.other]\nname = \
+         \"Other\"\nbase_url = \"http://127.0.0.1:9/v1\"\nwire_api = \"responses\"\n"
+    );
+    session.fixture.write_home(path, &other);
+    session.run_task_connected();
+    session.assert_complete();
+}

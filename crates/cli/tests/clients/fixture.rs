@@ -117,6 +117,28 @@ impl ClientFixture {
         let (path, first) = parts.split_first().unwrap();
         let mut command = self.command(path);
         command.args(first).args((program.arguments)(prompt));
+        self.wait_for(program, command)
+    }
+
+    /// Runs a prompt with `throughline connect --run`, and waits until the client ends.
+    pub(crate) fn run_connected(
+        &self,
+        program: &ClientProgram,
+        prompt: &Prompt<'_>,
+    ) -> ClientOutput {
+        let parts = (program.command)().expect("the client is installed");
+        let folder = parts[0].parent().unwrap();
+        let search_path = search_path();
+        let folders = [folder.to_owned()].into_iter().chain(std::env::split_paths(&search_path));
+        let mut command = self.command(env!("CARGO_BIN_EXE_throughline"));
+        command.env("PATH", std::env::join_paths(folders).unwrap());
+        command.args(["connect", program.name, "--url", &self.url(), "--model", prompt.model]);
+        command.args(["--run", "--"]).args((program.arguments)(prompt));
+        self.wait_for(program, command)
+    }
+
+    /// Runs a command with the client's variables, and waits until the client ends.
+    fn wait_for(&self, program: &ClientProgram, mut command: Command) -> ClientOutput {
         command.envs(program.environment.iter().copied());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let id = child.id();

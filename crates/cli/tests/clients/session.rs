@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use throughline_testkit::{figure, skip};
 
-use crate::fixture::ClientFixture;
+use crate::fixture::{ClientFixture, ClientOutput};
 use crate::program::{ClientProgram, Prompt};
 
 /// A simulated Claude model on Anthropic's wire.
@@ -88,10 +88,22 @@ impl<'p> Session<'p> {
 
     /// Runs the next task, and checks its answer and the edited file.
     pub(crate) fn run_task(&mut self) {
+        self.run_task_with(ClientFixture::run);
+    }
+
+    /// Runs the next task with `throughline connect --run`, and checks it.
+    pub(crate) fn run_task_connected(&mut self) {
+        self.run_task_with(ClientFixture::run_connected);
+    }
+
+    fn run_task_with(
+        &mut self,
+        run: fn(&ClientFixture, &ClientProgram, &Prompt<'_>) -> ClientOutput,
+    ) {
         let (model, rounds) = self.tasks[self.next];
         let text = format!("{} Keep the count in notes.txt.", marker(self.next));
         let prompt = Prompt { text: &text, model, session: self.id.as_deref() };
-        let output = self.fixture.run(self.program, &prompt);
+        let output = run(&self.fixture, self.program, &prompt);
         let reply = (self.program.read_output)(&output.lines);
         let name = self.program.name;
         let context = || format!("{name}, {text}\n{}\n{}", output.text, self.fixture.gateway_log());

@@ -1,8 +1,9 @@
 //! Writes a client's configuration files, with a backup beside each file, and undoes the change.
 //!
 //! A record beside the file states whether the file existed and which bytes were written. `--undo`
-//! restores the former bytes only if the file still has these bytes. The backup and the record stay
-//! until `--undo`, so that further writes keep the state before the first one.
+//! restores the former bytes only if the file still has these bytes, or with `--force`, which keeps
+//! a copy of the changed file. The backup and the record stay until `--undo`, so that further writes
+//! keep the state before the first one.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -46,8 +47,18 @@ impl UndoRecord {
     }
 }
 
-/// Writes a file, its backup and its record. Returns the path of the backup if the file existed.
-pub(crate) fn write(client: &str, planned: &PlannedFile) -> Result<Option<PathBuf>> {
+/// The backup of a written file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FileBackup {
+    /// The file did not exist before the first write.
+    NewFile,
+    Kept(PathBuf),
+    /// The user deleted the backup of an earlier write.
+    Missing(PathBuf),
+}
+
+/// Writes a file, its backup and its record.
+pub(crate) fn write(client: &str, planned: &PlannedFile) -> Result<FileBackup> {
     let path = real_path(&planned.path);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -67,7 +78,12 @@ pub(crate) fn write(client: &str, planned: &PlannedFile) -> Result<Option<PathBu
     // The record comes first: if the process stops in between, `--undo` refuses to overwrite.
     replace(&record_path(&path), &text, PRIVATE)?;
     replace(&path, bytes, mode)?;
-    Ok(record.mode.map(|_| backup_path(&path)))
+    let backup = backup_path(&path);
+    Ok(match record.mode {
+        None => FileBackup::NewFile,
+        Some(_) if backup.exists() => FileBackup::Kept(backup),
+        Some(_) => FileBackup::Missing(backup),
+    })
 }
 
 /// Returns the record of an earlier write that was not undone. The backup of that write is the only
@@ -84,40 +100,50 @@ fn earlier_record(path: &Path, now: Option<&[u8]>) -> Result<Option<UndoRecord>>
 
 /// The result of an undo.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum UndoneFile {
-    Restored(PathBuf),
-    Removed(PathBuf),
+pub(crate) struct UndoneFile {
+    pub(crate) path: PathBuf,
+    /// Whether the former file was restored. A file that did not exist was removed.
+    pub(crate) is_restored: bool,
+    /// Copy of a file that was changed after `--write`.
+    pub(crate) changed: Option<PathBuf>,
 }
 
-/// Restores the former state of the files. Changes nothing if one of the files was changed.
-pub(crate) fn undo(client: &str, paths: &[PathBuf]) -> Result<Vec<UndoneFile>> {
+/// A file that can be undone.
+struct PlannedUndo {
+    undone: UndoneFile,
+    real: PathBuf,
+    /// Former content and permissions; `None` if the file did not exist.
+    former: Option<(Vec<u8>, u32)>,
+    current: Option<Vec<u8>>,
+}
+
+/// Restores the former state of the files. If one of the files was changed, the function changes
+/// nothing, unless `is_forced` is true: it then keeps a copy of the changed file.
+pub(crate) fn undo(client: &str, paths: &[PathBuf], is_forced: bool) -> Result<Vec<UndoneFile>> {
     let mut plans = Vec::new();
     for shown in paths {
-        let path = real_path(shown);
-        let Some(record) = read_record(&record_path(&path))? else { continue };
+        let real = real_path(shown);
+        let Some(record) = read_record(&record_path(&real))? else { continue };
         if record.client != client {
             continue;
         }
         let former = match record.mode {
-            Some(mode) => {
-                let backup = backup_path(&path);
-                let bytes = read(&backup)?.ok_or_else(|| {
-                    let (path, backup) = (path.display(), backup.display());
-                    Failure::Usage(format!(
-                        "cannot undo the change of {path}, because its backup {backup} is missing"
-                    ))
-                })?;
-                Some((bytes, mode))
-            }
+            Some(mode) => Some((read_backup(client, &real)?, mode)),
             None => None,
         };
-        let current = read(&path)?;
+        let current = read(&real)?;
         let is_restored = current.as_deref() == former.as_ref().map(|(bytes, _)| bytes.as_slice());
         let is_ours = current.as_deref().is_some_and(|now| digest(now) == record.sha256);
-        if !is_ours && !is_restored {
-            return Err(changed(client, &path, former.is_some()));
+        let is_changed = !is_ours && !is_restored;
+        if is_changed && !is_forced {
+            return Err(changed(client, &real, former.is_some()));
         }
-        plans.push((shown, path, former));
+        let undone = UndoneFile {
+            path: shown.clone(),
+            is_restored: former.is_some(),
+            changed: (is_changed && current.is_some()).then(|| changed_path(&real)),
+        };
+        plans.push(PlannedUndo { undone, real, former, current });
     }
     if plans.is_empty() {
         return Err(Failure::Usage(format!(
@@ -125,13 +151,27 @@ pub(crate) fn undo(client: &str, paths: &[PathBuf]) -> Result<Vec<UndoneFile>> {
              file, or the change was already undone"
         )));
     }
-    let undone = plans.into_iter().map(|(shown, path, former)| {
-        let is_restored = former.is_some();
-        restore(&path, former)?;
-        let shown = shown.clone();
-        Ok(if is_restored { UndoneFile::Restored(shown) } else { UndoneFile::Removed(shown) })
+    let undone = plans.into_iter().map(|plan| {
+        if let (Some(copy), Some(current)) = (&plan.undone.changed, &plan.current) {
+            replace(copy, current, PRIVATE)?;
+        }
+        restore(&plan.real, plan.former)?;
+        Ok(plan.undone)
     });
     undone.collect()
+}
+
+/// Reads the backup of a file that existed before `--write`.
+fn read_backup(client: &str, path: &Path) -> Result<Vec<u8>> {
+    let backup = backup_path(path);
+    read(&backup)?.ok_or_else(|| {
+        let (path, backup, record) = (path.display(), backup.display(), record_path(path));
+        let record = record.display();
+        Failure::Usage(format!(
+            "cannot undo the change of {path}, because its backup {backup} is missing: remove the \
+             settings that `throughline connect {client} --print` lists, and delete {record}"
+        ))
+    })
 }
 
 /// Restores the former content and permissions of a file, or removes a file that did not exist.
@@ -146,16 +186,16 @@ fn restore(path: &Path, former: Option<(Vec<u8>, u32)>) -> Result<()> {
 
 /// The failure for a file that was changed after `--write`.
 fn changed(client: &str, path: &Path, has_backup: bool) -> Failure {
-    let backup = if has_backup {
-        format!("compare it with the former file, {}", backup_path(path).display())
+    let effect = if has_backup {
+        format!("restores the former file from {}", backup_path(path).display())
     } else {
-        "the file did not exist before".to_owned()
+        "removes the file, which did not exist before".to_owned()
     };
     Failure::Usage(format!(
-        "{} was changed after connect wrote it, so undoing would lose that change: {backup}, \
-         remove the settings that `throughline connect {client} --print` lists, and delete {}",
+        "{} was changed after connect wrote it, so undoing would lose that change: `throughline \
+         connect {client} --undo --force` {effect}, and keeps the changed file as {}",
         path.display(),
-        record_path(path).display()
+        changed_path(path).display()
     ))
 }
 
@@ -179,6 +219,11 @@ fn backup_path(path: &Path) -> PathBuf {
 
 fn record_path(path: &Path) -> PathBuf {
     with_suffix(path, ".throughline-undo.json")
+}
+
+/// The copy of a changed file that `--undo --force` keeps.
+fn changed_path(path: &Path) -> PathBuf {
+    with_suffix(path, ".throughline-changed")
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -227,7 +272,8 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+/// Returns the SHA-256 digest in hexadecimal digits.
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let digits =
         |byte: &u8| [byte >> 4, byte & 0xf].map(|digit| char::from_digit(digit.into(), 16));
     Sha256::digest(bytes).iter().flat_map(digits).flatten().collect()

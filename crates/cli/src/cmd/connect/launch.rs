@@ -1,20 +1,21 @@
-//! Runs a client with its settings in the environment and on the command line. No file of the
-//! client is changed.
+//! Runs a client with its settings in the environment, on the command line, or in a private file
+//! that the command line names. No file of the client is changed.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
+use serde_json::Value;
 
 use crate::clients::{ClientEntry, ClientFile};
 use crate::config::environment::data_folder;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-use super::files::{PRIVATE, replace};
-use super::merge::toml_value;
+use super::files::{PRIVATE, digest, replace};
+use super::merge::{FileSetting, toml_value};
 use super::plan::plan;
 use super::settings::{file_settings, file_text};
 use super::target::{ConnectTarget, GatewayKey, KEY_VARIABLE};
@@ -39,7 +40,7 @@ pub(crate) fn launch(
         )));
     };
     let mut command = Command::new(program);
-    for name in &client.remove {
+    for name in client.removed_variables() {
         command.env_remove(name);
     }
     if let GatewayKey::Variable(key) = &target.key {
@@ -58,6 +59,10 @@ pub(crate) fn launch(
                 })?;
                 command.arg(option).arg(format!("{}={}", setting.name(), value.trim()));
             }
+        }
+        if let Some(option) = &file.path_option {
+            refuse_option(client, option, arguments)?;
+            command.arg(option).arg(settings_copy(client, file, settings.clone())?);
         }
         if let Some(variable) = &file.variable {
             command.env(variable, file_text(file.format, &settings)?);
@@ -84,9 +89,64 @@ pub(crate) fn launch(
     })
 }
 
+/// Fails if the arguments contain the option with which connect passes the settings. The client
+/// would use only one of the two.
+fn refuse_option(client: &ClientEntry, option: &str, arguments: &[String]) -> Result<()> {
+    let is_option = |word: &String| {
+        word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    if !arguments.iter().any(is_option) {
+        return Ok(());
+    }
+    let (title, name) = (&client.title, &client.name);
+    Err(Failure::Usage(format!(
+        "--run passes the gateway's settings to {title} with {option}, and {title} accepts this \
+         option only once: remove {option} from the arguments, or use `throughline connect {name} \
+         --write` instead"
+    )))
+}
+
+/// Writes the settings to a private file of their own and returns its path. The file also clears
+/// the variables that bypass the gateway, because other files of the client may set them.
+fn settings_copy(
+    client: &ClientEntry,
+    file: &ClientFile,
+    mut settings: Vec<FileSetting>,
+) -> Result<PathBuf> {
+    if let Some(parents) = &file.environment {
+        settings.extend(client.removed_variables().map(|name| FileSetting {
+            path: parents.iter().cloned().chain([name.to_owned()]).collect(),
+            value: Value::String(String::new()),
+        }));
+    }
+    let text = file_text(file.format, &settings)?;
+    let folder = own_data_folder(client)?;
+    create_folder(&folder)?;
+    // Each content has a file of its own, so that concurrent runs with other settings do not
+    // change the file that a running client reads.
+    let digest = digest(text.as_bytes());
+    let name = file.names.last().map(String::as_str).unwrap_or_default();
+    let path = folder.join(format!("{}-{name}", digest.get(..16).unwrap_or(&digest)));
+    replace(&path, text.as_bytes(), PRIVATE)?;
+    Ok(path)
+}
+
+/// Returns the folder with the files that `--run` creates for a client.
+fn own_data_folder(client: &ClientEntry) -> Result<PathBuf> {
+    Ok(data_folder()?.join("throughline").join("connect").join(&client.name))
+}
+
+fn create_folder(folder: &Path) -> Result<()> {
+    let created = std::fs::create_dir_all(folder);
+    Ok(created.with_context(|| format!("cannot create {}", folder.display()))?)
+}
+
 /// Returns whether the client reads the settings only from its file.
 fn is_only_read(file: &ClientFile) -> bool {
-    let is_passed = file.option.is_some() || file.variable.is_some() || file.has_own_folder;
+    let is_passed = file.option.is_some()
+        || file.path_option.is_some()
+        || file.variable.is_some()
+        || file.has_own_folder;
     file.environment.is_none() && !is_passed
 }
 
@@ -115,10 +175,9 @@ fn own_folder(
     if planned.former.as_deref() == Some(planned.text.as_bytes()) {
         return Ok(None);
     }
-    let folder = data_folder()?.join("throughline").join("connect").join(&client.name);
+    let folder = own_data_folder(client)?;
     let inner = folder.join(file.folder.suffix.as_deref().unwrap_or_default());
-    std::fs::create_dir_all(&inner)
-        .with_context(|| format!("cannot create {}", inner.display()))?;
+    create_folder(&inner)?;
     let name = planned.path.file_name().unwrap_or_default();
     replace(&inner.join(name), planned.text.as_bytes(), PRIVATE)?;
     text::note(&format!(

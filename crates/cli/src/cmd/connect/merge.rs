@@ -23,16 +23,40 @@ impl FileSetting {
     }
 }
 
+/// A byte order mark, with which some editors start a file.
+const MARK: char = '\u{feff}';
+
 /// Sets the settings in the text of a file. The error states the problem and its position.
 pub(crate) fn merge(
     format: FileFormat,
     text: &str,
     settings: &[FileSetting],
 ) -> Result<String, String> {
-    match format {
+    after_mark(text, |text| match format {
         FileFormat::Json => json_file::merge(text, settings),
         FileFormat::Toml => toml_file::merge(text, settings),
         FileFormat::Env => env_file::merge(text, settings),
+    })
+}
+
+/// Returns the values in the text of a file as nested objects.
+pub(crate) fn values(format: FileFormat, text: &str) -> Result<Value, String> {
+    let text = text.strip_prefix(MARK).unwrap_or(text);
+    match format {
+        FileFormat::Json => json_file::values(text),
+        FileFormat::Toml => toml::from_str(text).map_err(|error| error.to_string()),
+        FileFormat::Env => env_file::values(text),
+    }
+}
+
+/// Changes the text after the byte order mark, and keeps the mark.
+fn after_mark(
+    text: &str,
+    change: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<String, String> {
+    match text.strip_prefix(MARK) {
+        Some(rest) => change(rest).map(|changed| format!("{MARK}{changed}")),
+        None => change(text),
     }
 }
 
@@ -44,7 +68,7 @@ pub(crate) fn remove(
 ) -> Result<String, String> {
     match (format, paths) {
         (_, []) => Ok(text.to_owned()),
-        (FileFormat::Toml, paths) => toml_file::remove(text, paths),
+        (FileFormat::Toml, paths) => after_mark(text, |text| toml_file::remove(text, paths)),
         (FileFormat::Json | FileFormat::Env, [path, ..]) => {
             Err(format!("`{}` cannot be removed from a file of this format", path.join(".")))
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::clients::{ClientEntry, ClientFile, FileFormat};
-use crate::config::environment::folder;
+use crate::config::environment::{folder, variable};
 use crate::print::failure::{Failure, Result};
 
 use super::merge::{FileSetting, merge};
@@ -62,7 +62,7 @@ pub(crate) fn contains_key(
 
 /// Returns the path of a configuration file. The client's own variables take precedence.
 pub(crate) fn file_path(file: &ClientFile) -> Result<PathBuf> {
-    let named = folder(&file.folder.variable)?;
+    let named = client_folder(&file.folder.variable)?;
     let mut path = match (named, file.folder.default.strip_prefix("~/")) {
         (Some(named), _) => match &file.folder.suffix {
             Some(suffix) => named.join(suffix),
@@ -81,6 +81,22 @@ pub(crate) fn file_path(file: &ClientFile) -> Result<PathBuf> {
     let existing = file.names.iter().find(|name| path.join(name).exists());
     path.push(existing.or(file.names.last()).map(String::as_str).unwrap_or_default());
     Ok(path)
+}
+
+/// Reads the variable that names a client's folder. According to the XDG specification, a relative
+/// path in an `XDG_` variable is ignored. The clients resolve other relative paths against the
+/// folder in which they start, so that such a path names no fixed folder.
+fn client_folder(name: &str) -> Result<Option<PathBuf>> {
+    let absolute = folder(name)?;
+    match variable(name)? {
+        Some(value) if absolute.is_none() && !name.starts_with("XDG_") => {
+            Err(Failure::Usage(format!(
+                "{name} is the relative path {value}, which names another folder wherever the \
+                 client starts: set it to an absolute path"
+            )))
+        }
+        Some(_) | None => Ok(absolute),
+    }
 }
 
 /// Returns a file that contains only these settings.

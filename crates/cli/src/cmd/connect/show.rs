@@ -14,7 +14,7 @@ use super::target::{ConnectTarget, GatewayKey};
 pub(crate) fn settings_text(client: &ClientEntry, target: &ConnectTarget) -> Result<String> {
     let mut sections = Vec::new();
     if !client.environment.is_empty() {
-        let set = client.remove.iter().filter(|name| readable_variable(name).is_some());
+        let set = client.removed_variables().filter(|name| readable_variable(name).is_some());
         let unset = set.map(|name| format!("unset {name}\n"));
         let exports = exports(client, target).into_iter().map(|pair| format!("export {pair}\n"));
         let lines: String = unset.chain(exports).collect();

@@ -1,7 +1,6 @@
 //! The target of a client's connection: the gateway's address, the models and the key.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::args::Connect;
 use crate::clients::{ClientEntry, KeyKind};
@@ -17,9 +16,6 @@ pub(crate) const OPEN_KEY: &str = "any";
 
 /// Prefix of the models that the gateway's own simulators serve.
 const SIMULATED: &str = "sim/";
-
-/// Time limit for the check whether a gateway listens on this machine.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The gateway key of a client.
 #[derive(Clone, PartialEq, Eq)]
@@ -130,19 +126,6 @@ impl ConnectTarget {
         }
         filled + rest
     }
-
-    /// Fails if the address is on this machine and no program listens there.
-    pub(crate) fn check_gateway(&self) -> Result<()> {
-        let Some(address) = local_address(&self.url) else { return Ok(()) };
-        if TcpStream::connect_timeout(&address, CONNECT_LIMIT).is_ok() {
-            return Ok(());
-        }
-        Err(Failure::Outside(anyhow::anyhow!(
-            "no gateway listens on {}: start it in another terminal with `throughline serve`, or \
-             name its address with --url",
-            self.url
-        )))
-    }
 }
 
 /// Returns a model that works without further setup: the model itself if the gateway has a key for
@@ -178,29 +161,53 @@ fn listen_url(mut listen: SocketAddr) -> Result<String> {
     Ok(format!("http://{listen}"))
 }
 
-/// Checks the value of `--url` and removes trailing slashes.
+/// Checks the value of `--url` and removes trailing slashes. The value is written to configuration
+/// files and shell commands, so it may contain only plain characters.
 fn checked_url(url: &str) -> Result<String> {
-    let url = url.trim_end_matches('/');
-    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    let is_plain = |text: &str| {
-        !text.is_empty()
-            && text
-                .chars()
-                .all(|letter| letter.is_ascii_graphic() && !"\"'`$\\{}@?#".contains(letter))
+    let invalid = |problem: &str| {
+        Err(Failure::Usage(format!(
+            "--url is not valid: {problem}; write it as http://127.0.0.1:4400 or https://HOST"
+        )))
     };
-    if !host.is_some_and(is_plain) {
+    let plain = url.trim_end_matches('/');
+    let rest = plain.strip_prefix("http://").or_else(|| plain.strip_prefix("https://"));
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+        return invalid("it must start with http:// or https://, and name a host");
+    };
+    if rest.contains('@') {
         return Err(Failure::Usage(
-            "--url must be an http or https address without a user, query or fragment, such as \
-             http://127.0.0.1:4400"
+            "--url must not contain a user or a password: pass the gateway key with --key, or \
+             export it as THROUGHLINE_KEY"
                 .to_owned(),
         ));
     }
-    if let Some(end) = ["/v1", "/v1beta"].into_iter().find(|end| url.ends_with(end)) {
+    if rest.contains(['?', '#']) {
+        return invalid("it must not contain a query or a fragment");
+    }
+    let is_plain = |letter: char| letter.is_ascii_graphic() && !"\"'`$\\{}".contains(letter);
+    if let Some(letter) = rest.chars().find(|letter| !is_plain(*letter)) {
+        return invalid(&format!("it must not contain {letter:?}"));
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address are in brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (authority, None),
+    };
+    if host.is_empty() {
+        return invalid("it must name a host");
+    }
+    if let Some(port) = port
+        && !port.parse::<u16>().is_ok_and(|number| number > 0)
+    {
+        return invalid(&format!("the port `{port}` must be a number from 1 to 65535"));
+    }
+    if let Some(end) = ["/v1", "/v1beta"].into_iter().find(|end| plain.ends_with(end)) {
         return Err(Failure::Usage(format!(
             "--url must not end with {end}: connect adds the path that each client needs"
         )));
     }
-    Ok(url.to_owned())
+    Ok(plain.to_owned())
 }
 
 /// Checks that a key can be part of an HTTP header. The error does not repeat the key.
@@ -211,18 +218,4 @@ fn checked_key(key: &str) -> Result<String> {
     Err(Failure::Usage(
         "the gateway key must consist of printable ASCII characters without spaces".to_owned(),
     ))
-}
-
-/// Returns the socket address of a plain HTTP address on this machine.
-fn local_address(url: &str) -> Option<SocketAddr> {
-    let authority = url.strip_prefix("http://")?.split('/').next()?;
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
-    let is_named = authority.starts_with("localhost:");
-    let address: SocketAddr = match authority.parse() {
-        Ok(address) => address,
-        Err(_) if is_named => authority.to_socket_addrs().ok()?.next()?,
-        Err(_) => return None,
-    };
-    address.ip().is_loopback().then_some(address)
 }

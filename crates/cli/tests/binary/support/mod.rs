@@ -1,5 +1,6 @@
 //! Runs the `throughline` binary and prepares its input.
 
+pub(crate) mod home;
 pub(crate) mod kept;
 pub(crate) mod serving;
 

@@ -129,7 +129,7 @@ const ADDRESSES: [&str; 12] = [
 ];
 
 /// Variables that select a client's configuration folder, its backend or the gateway key.
-pub(crate) const CLIENT_VARIABLES: [&str; 8] = [
+pub(crate) const CLIENT_VARIABLES: [&str; 14] = [
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
     "GEMINI_CLI_HOME",
@@ -137,7 +137,13 @@ pub(crate) const CLIENT_VARIABLES: [&str; 8] = [
     "THROUGHLINE_KEY",
     "CLAUDE_CODE_USE_BEDROCK",
     "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "GOOGLE_API_KEY",
     "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_GEMINI_BASE_URL",
+    "OPENCODE_CONFIG",
+    "OPENCODE_CONFIG_CONTENT",
 ];
 
 /// Removes the user's provider and client variables from the environment of a command.

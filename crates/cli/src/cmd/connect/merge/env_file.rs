@@ -35,6 +35,21 @@ pub(super) fn merge(text: &str, settings: &[FileSetting]) -> Result<String, Stri
     Ok(text)
 }
 
+/// Returns the variables of a file. If a variable is set twice, readers use the last line.
+pub(super) fn values(text: &str) -> Result<Value, String> {
+    let variables = assignments(text)?.into_iter().filter_map(|entry| {
+        let (_, value) = text.get(entry.start..entry.end)?.split_once('=')?;
+        let value = value.trim();
+        let quote = value.chars().next().filter(|first| QUOTES.contains(first));
+        let value = match quote {
+            Some(quote) => value.get(1..)?.split(quote).next()?,
+            None => value.split(" #").next()?.trim_end(),
+        };
+        Some((entry.name, Value::String(value.to_owned())))
+    });
+    Ok(Value::Object(variables.collect()))
+}
+
 /// A line that sets a variable, as a range of the text without its line end.
 struct EnvAssignment {
     name: String,

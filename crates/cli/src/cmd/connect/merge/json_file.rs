@@ -21,6 +21,12 @@ pub(super) fn merge(text: &str, settings: &[FileSetting]) -> Result<String, Stri
     Ok(text)
 }
 
+/// Returns the values of a file.
+pub(super) fn values(text: &str) -> Result<Value, String> {
+    let plain = without_extensions(text)?;
+    serde_json::from_str(&plain).map_err(|error| error.to_string())
+}
+
 fn set(mut text: String, setting: &FileSetting) -> Result<String, String> {
     if without_extensions(&text)?.trim().is_empty() {
         let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
