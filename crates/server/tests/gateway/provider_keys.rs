@@ -190,12 +190,14 @@ async fn keys_of_other_vendors_are_never_sent_from_a_socket() {
     }
 }
 
+type Headers = &'static [(&'static str, &'static str)];
+
 /// A path that no dialect defines gets an error in the format of the client's dialect, and reaches
 /// no provider.
 #[tokio::test(flavor = "multi_thread")]
 async fn undefined_paths_are_not_forwarded_without_keys() {
     let gateway = KeyGateway::open().await;
-    let cases: [(&str, &[(&str, &str)], &str); 8] = [
+    let cases: [(&str, Headers, &str); 8] = [
         ("/v1/unknown", &[], "openai"),
         ("/v1/unknown", &[("authorization", "Bearer ya29.secret")], "openai"),
         ("/v1/unknown", &[("x-api-key", "sk-ant-secret")], "anthropic"),
