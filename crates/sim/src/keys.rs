@@ -52,6 +52,9 @@ pub(crate) struct SealClaims {
     pub(crate) hidden: bool,
     /// Digest of the block that the thought is bound to: the first call or text in the reply.
     pub(crate) beside: Option<Digest>,
+    /// Digest of the id of that block, if the block is a call whose arguments a client may extend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beside_call: Option<Digest>,
     /// Whether the Seal came after the block identified by `beside`.
     pub(crate) is_behind: bool,
     /// Number of `fallback` blocks before the Seal in its reply.

@@ -438,6 +438,36 @@ async fn lost_moved_or_repeated_reasoning_is_accepted_and_recorded() {
     assert!(!simulator.ledger().all_verified());
 }
 
+/// Claude Code adds default values to the arguments of calls, and other clients replace call ids.
+#[tokio::test]
+async fn reasoning_before_a_call_with_the_same_id_or_content_is_not_moved() {
+    let simulator = simulator().await;
+    let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
+    let verdict = async |id: Option<&str>, extra: Option<&str>| {
+        let mut input = input.clone();
+        for item in &mut input {
+            item.as_object_mut().unwrap().remove("id");
+            if let Some(id) = id.filter(|_| item.get("call_id").is_some()) {
+                item["call_id"] = json!(id);
+            }
+        }
+        if let Some(extra) = extra {
+            let arguments = input[2]["arguments"].as_str().unwrap();
+            let mut arguments: Value = serde_json::from_str(arguments).unwrap();
+            arguments[extra] = json!(false);
+            input[2]["arguments"] = json!(arguments.to_string());
+        }
+        let body = with(request("gpt-5.6", &input), "store", json!(false));
+        submit(&simulator, "openai", &body).await.expect_ok();
+        let entry = simulator.ledger().entries.last().cloned().unwrap();
+        entry.returned.into_iter().map(|returned| returned.verdict).next().unwrap()
+    };
+    assert_eq!(verdict(None, Some("replace_all")).await, Verdict::Accepted);
+    assert_eq!(verdict(Some("call_of_the_client"), None).await, Verdict::Accepted);
+    let moved = Verdict::Dropped("moved".to_owned());
+    assert_eq!(verdict(Some("call_of_the_client"), Some("replace_all")).await, moved);
+}
+
 #[tokio::test]
 async fn reordered_members_miss_the_cache() {
     let simulator = simulator().await;

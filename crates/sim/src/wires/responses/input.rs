@@ -7,7 +7,7 @@ use throughline_codec::COMPACTION_TYPES;
 use throughline_json::{self as json, Json, Node};
 
 use crate::digest::Digest;
-use crate::keys::SealFormat;
+use crate::keys::{SealClaims, SealFormat};
 use crate::ledger::{ReplyKey, Verdict};
 use crate::turn::{Refusal, Turn};
 use crate::wires::responses::StorageMode;
@@ -125,6 +125,20 @@ impl InputItem {
         (self.kind == ItemKind::Reply).then(|| ReplyKey::Text(None, text()))
     }
 
+    /// Returns whether the Seal of a reasoning item was issued directly before this item. A call is
+    /// recognised by its id or by its content: some clients add default values to the arguments,
+    /// and others replace the id.
+    fn is_beside(&self, claims: &SealClaims) -> bool {
+        let call = self.call_digest();
+        claims.beside == Some(self.bound_digest()) || (call.is_some() && claims.beside_call == call)
+    }
+
+    /// Returns the digest of a call's id; `None` for other items.
+    pub(super) fn call_digest(&self) -> Option<Digest> {
+        let id = || self.text_of("call_id");
+        self.kind.is_call().then(|| Digest::new("throughline-sim responses beside call", id()))
+    }
+
     /// Returns the digest of this item. The Seal of the reasoning item before this item is bound to
     /// the digest.
     pub(super) fn bound_digest(&self) -> Digest {
@@ -223,9 +237,8 @@ impl InputChecker<'_, '_> {
             return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
         }
         let seal = ReplyKey::Seal(sealed.clone());
-        let beside = next.map(InputItem::bound_digest);
-        let is_moved = opened
-            .is_ok_and(|claims| claims.beside.is_some() && claims.beside != beside)
+        let is_beside = |claims: &SealClaims| next.is_some_and(|next| next.is_beside(claims));
+        let is_moved = opened.is_ok_and(|claims| claims.beside.is_some() && !is_beside(&claims))
             || next
                 .and_then(InputItem::reply_key)
                 .is_some_and(|next| state.ledger.are_apart(&seal, &next));

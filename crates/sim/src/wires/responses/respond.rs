@@ -169,12 +169,14 @@ fn items(
             continue;
         };
         let next = encoded.iter().skip(at + 1).flatten().next();
+        let next = next.map(|item| InputItem::new(Json::from(item), None));
         let claims = SealClaims {
             ordinal,
             count: u32::try_from(count).unwrap_or(u32::MAX),
             text: Digest::new("throughline-sim reasoning", text),
             hidden: !turn.shows,
-            beside: next.map(|item| InputItem::new(Json::from(item), None).bound_digest()),
+            beside: next.as_ref().map(InputItem::bound_digest),
+            beside_call: next.as_ref().and_then(InputItem::call_digest),
             ..exchange.claims(turn, "reasoning")
         };
         ordinal += 1;
