@@ -67,7 +67,8 @@ pub struct LedgerEntry {
     /// Seals that the request contained, each with its verdict.
     pub returned: Vec<ReturnedSeal>,
     /// Number of Seals missing from the request although it contains the sealed content. For most
-    /// providers, only calls of the current turn count; for Gemini, all signed content counts.
+    /// providers, only calls of the current turn count. For Gemini, all signed content counts. For
+    /// DeepSeek and Kimi, all replies of all turns that call tools count.
     pub lost: usize,
     /// Whether the request changed the thinking settings within a tool loop.
     pub reconfigured: bool,

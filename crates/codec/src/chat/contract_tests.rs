@@ -214,6 +214,33 @@ fn empty_deepseek_reasoning_is_a_degradation() {
     assert_eq!(found(&audit), [("chat/reasoning-dropped", Severity::Degrade)]);
 }
 
+/// DeepSeek's guide demands the reasoning of all messages of a turn that called tools.
+#[test]
+fn deepseek_answers_after_calls_lose_their_reasoning() {
+    let call = answer(r#""reasoning_content":"I need it.","#);
+    let asked = tool_loop(r#""reasoning_content":"I need it.","#);
+    let rains = r#"{"id":"2","model":"m","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","reasoning_content":"Now I know.","content":"It rains."}}]}"#;
+    let documents = [ASKED, &call, &asked, rains];
+    let next = |members: &str| {
+        asked.replace(
+            r#""content":"Rain."}]"#,
+            &format!(
+                r#""content":"Rain."}},{{"role":"assistant",{members}"content":"It rains."}},{{"role":"user","content":"Thanks."}}]"#
+            ),
+        )
+    };
+    let audit = |body: &str| audit_request("deepseek", "deepseek-v4-flash", &documents, body);
+    assert_eq!(found(&audit(&next(r#""reasoning_content":"Now I know.","#))), []);
+    let dropped = [("chat/reasoning-dropped", Severity::Degrade)];
+    assert_eq!(found(&audit(&next(""))), dropped);
+    let (provider, model) = ("deepseek", "deepseek-v4-flash");
+    let repaired = repair_body(provider, model, &documents, &next(""), RepairLevel::Degraded);
+    let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(body.contains(r#""reasoning_content":"Now I know.""#), "{body}");
+    let off = next("").replacen('{', r#"{"thinking":{"type":"disabled"},"#, 1);
+    assert_eq!(found(&audit(&off)), []);
+}
+
 #[test]
 fn empty_kimi_reasoning_is_only_noted() {
     let audit =

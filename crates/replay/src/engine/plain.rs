@@ -28,12 +28,13 @@ pub(super) enum PlainThoughts {
 
 impl PlainThoughts {
     /// Compares the client's `items` with the captured turn. `is_current` returns whether the turn
-    /// belongs to the current tool loop.
+    /// belongs to the current tool loop, and `follows_calls` whether it is the answer after calls.
     pub(super) fn of(
         items: &[Item],
         captured: &Captured,
         target: &Target,
         is_current: impl FnOnce() -> bool,
+        follows_calls: impl FnOnce() -> bool,
     ) -> Self {
         let thoughts = || captured.items.iter().filter(|item| is_plain(item, target));
         let Some(first) = thoughts().next() else { return Self::Complete };
@@ -68,9 +69,13 @@ impl PlainThoughts {
             if is_used { Self::Restore } else { Self::Omit(ElisionReason::EarlierTurn) }
         };
         match plain {
+            // DeepSeek's guide demands the reasoning of all replies between two user messages, if
+            // one of the replies calls tools. Some reports limit this to the replies with calls.
+            // The other reasoning is ignored at worst, so it is sent.
             PlainReasoning::Demanded => {
                 let is_required = captured.visible.acts.is_some()
-                    || target.profile.contract == Contract::AlwaysRequired;
+                    || target.profile.contract == Contract::AlwaysRequired
+                    || follows_calls();
                 if is_required { Self::Restore } else { Self::Omit(ElisionReason::Unused) }
             }
             PlainReasoning::UsedAcrossTurns => used(true),
@@ -125,6 +130,14 @@ pub(super) fn start_of_tool_loop(items: &[Item]) -> usize {
         end = start;
     }
     0
+}
+
+/// Whether the model called tools between the last user message and the turn that starts at the
+/// index `start`.
+pub(super) fn follows_calls(items: &[Item], start: usize) -> bool {
+    let before = items.get(..start).unwrap_or_default();
+    let same_loop = before.get(start_of_tool_loop(before)..).unwrap_or_default();
+    same_loop.iter().any(|item| item.call().is_some())
 }
 
 /// Whether these Items are a message from the user. A message with tool results continues the

@@ -58,10 +58,32 @@ fn with_setting(target: &Target, replay_plain: PlainReplay) -> Target {
 
 /// Decides about a turn with a Thought, and with a call if `has_call`. The client sends everything
 /// except the Thought.
-fn decide(target: &Target, has_call: bool, is_current: bool) -> PlainThoughts {
+fn decide(target: &Target, has_call: bool, position: TurnPosition) -> PlainThoughts {
     let visible = if has_call { call(0) } else { text(0, Role::Assistant) };
     let issued = captured(vec![thought(target, "because", ThoughtKind::Text), visible.clone()]);
-    PlainThoughts::of(&[visible], &issued, target, || is_current)
+    decide_at(&[visible], &issued, target, position)
+}
+
+/// The position of a turn in the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnPosition {
+    InCurrentLoop,
+    Earlier,
+    /// The answer of an earlier turn, after its calls.
+    AfterCalls,
+}
+
+use TurnPosition::{AfterCalls, Earlier, InCurrentLoop};
+
+/// Decides about a captured turn at a position.
+fn decide_at(
+    items: &[Item],
+    issued: &Captured,
+    target: &Target,
+    position: TurnPosition,
+) -> PlainThoughts {
+    let is_at = |other| move || position == other;
+    PlainThoughts::of(items, issued, target, is_at(InCurrentLoop), is_at(AfterCalls))
 }
 
 use ElisionReason::{ByPolicy, EarlierTurn, OtherModel, Unused};
@@ -69,25 +91,29 @@ use PlainThoughts::{Complete, Omit, Restore};
 
 #[test]
 fn the_profile_decides_which_turns_get_their_thoughts_back() {
-    // The columns are: a call in the current tool loop, a call in an earlier turn, and an earlier
-    // turn without a call.
+    // The columns are: a call in the current tool loop, a call in an earlier turn, the answer of an
+    // earlier turn after calls, and the answer of an earlier turn without calls.
+    let demanded = [Restore, Restore, Restore, Omit(Unused)];
+    let in_loop = [Restore, Omit(EarlierTurn), Omit(EarlierTurn), Omit(EarlierTurn)];
+    let always = [Restore; 4];
     for (provider, model, expected) in [
-        ("deepseek", "deepseek-v4-pro", [Restore, Restore, Omit(Unused)]),
-        ("moonshot", "kimi-k2.5", [Restore, Restore, Omit(Unused)]),
-        ("zai", "glm-4.6", [Restore, Omit(EarlierTurn), Omit(EarlierTurn)]),
-        ("zai", "glm-5.2", [Restore, Restore, Restore]),
-        ("vllm", "openai/gpt-oss-120b", [Restore, Omit(EarlierTurn), Omit(EarlierTurn)]),
-        ("qwen", "qwen3-max", [Restore, Omit(EarlierTurn), Omit(EarlierTurn)]),
-        ("minimax", "MiniMax-M2", [Restore, Restore, Restore]),
-        ("xai-chat", "grok-3-mini", [Restore, Restore, Restore]),
-        ("mistral", "magistral-medium-latest", [Restore, Restore, Restore]),
-        ("vllm", "an-unknown-model", [Restore, Omit(EarlierTurn), Omit(EarlierTurn)]),
-        ("deepseek-anthropic", "deepseek-v4-pro", [Restore, Restore, Omit(Unused)]),
-        ("deepseek-anthropic", "an-unknown-model", [Omit(Unused), Omit(Unused), Omit(Unused)]),
+        ("deepseek", "deepseek-v4-pro", demanded),
+        ("moonshot", "kimi-k2.5", demanded),
+        ("zai", "glm-4.6", in_loop),
+        ("zai", "glm-5.2", always),
+        ("vllm", "openai/gpt-oss-120b", in_loop),
+        ("qwen", "qwen3-max", in_loop),
+        ("minimax", "MiniMax-M2", always),
+        ("xai-chat", "grok-3-mini", always),
+        ("mistral", "magistral-medium-latest", always),
+        ("vllm", "an-unknown-model", in_loop),
+        ("deepseek-anthropic", "deepseek-v4-pro", demanded),
+        ("deepseek-anthropic", "an-unknown-model", [Omit(Unused); 4]),
     ] {
         let target = target(provider, model);
-        let decided = [(true, true), (true, false), (false, false)]
-            .map(|(has_call, is_current)| decide(&target, has_call, is_current));
+        let decided =
+            [(true, InCurrentLoop), (true, Earlier), (false, AfterCalls), (false, Earlier)]
+                .map(|(has_call, position)| decide(&target, has_call, position));
         assert_eq!(decided, expected, "{provider}/{model}");
     }
 }
@@ -98,7 +124,7 @@ fn an_ignored_thought_is_never_restored() {
     let plain_reasoning = Some(PlainReasoning::Ignored);
     let profile = Profile { plain_reasoning, ..Profile::clone(&known.profile) };
     let ignoring = Target { profile: Arc::new(profile), ..known };
-    assert_eq!(decide(&ignoring, true, true), Omit(Unused));
+    assert_eq!(decide(&ignoring, true, InCurrentLoop), Omit(Unused));
 }
 
 #[test]
@@ -106,9 +132,9 @@ fn the_setting_of_the_provider_overrides_the_profile() {
     for (provider, model) in [("vllm", "gpt-oss-120b"), ("deepseek", "deepseek-v4-pro")] {
         let target = target(provider, model);
         let always = with_setting(&target, PlainReplay::Always);
-        assert_eq!(decide(&always, false, false), Restore, "{model}");
+        assert_eq!(decide(&always, false, Earlier), Restore, "{model}");
         let never = with_setting(&target, PlainReplay::Never);
-        assert_eq!(decide(&never, true, true), Omit(ByPolicy), "{model}");
+        assert_eq!(decide(&never, true, InCurrentLoop), Omit(ByPolicy), "{model}");
     }
 }
 
@@ -121,7 +147,7 @@ fn a_client_may_shorten_thoughts_that_are_not_demanded() {
         let issued =
             captured(vec![thought(&target, "because of this", ThoughtKind::Text), call(0)]);
         let sent = [thought(&target, "because", ThoughtKind::Text), call(0)];
-        assert_eq!(PlainThoughts::of(&sent, &issued, &target, || true), expected, "{model}");
+        assert_eq!(decide_at(&sent, &issued, &target, InCurrentLoop), expected, "{model}");
     }
 }
 
@@ -133,7 +159,7 @@ fn another_familys_thought_is_never_restored() {
     let demanded = target("openrouter", "deepseek/deepseek-v4-pro");
     let always = with_setting(&used, PlainReplay::Always);
     for target in [used, demanded, always] {
-        let decided = PlainThoughts::of(&[call(0)], &issued, &target, || true);
+        let decided = decide_at(&[call(0)], &issued, &target, InCurrentLoop);
         assert_eq!(decided, Omit(OtherModel), "{}", target.origin.asked);
     }
 }
@@ -146,19 +172,19 @@ fn a_claim_does_not_replace_the_decision() {
     let known = target("vllm", "gpt-oss-120b");
     let never = with_setting(&known, PlainReplay::Never);
     let demanding = target("deepseek", "deepseek-v4-pro");
-    for (target, is_current, expected) in [
-        (&known, true, Restore),
-        (&known, false, Omit(EarlierTurn)),
-        (&never, true, Omit(ByPolicy)),
-        (&demanding, false, Restore),
+    for (target, position, expected) in [
+        (&known, InCurrentLoop, Restore),
+        (&known, Earlier, Omit(EarlierTurn)),
+        (&never, InCurrentLoop, Omit(ByPolicy)),
+        (&demanding, Earlier, Restore),
     ] {
         let issued = captured(vec![thought(target, "because", ThoughtKind::Text), call(0)]);
         let mut claimed = thought(target, "because", ThoughtKind::Text);
         let owner = Arc::clone(&target.origin);
         let seal = Seal::new(claim.as_bytes().to_vec().into(), "claim", owner, "/signature");
         claimed.seals.push(seal);
-        let decided = PlainThoughts::of(&[claimed, call(0)], &issued, target, || is_current);
-        assert_eq!(decided, expected, "{} {is_current}", target.origin.asked);
+        let decided = decide_at(&[claimed, call(0)], &issued, target, position);
+        assert_eq!(decided, expected, "{} {position:?}", target.origin.asked);
     }
 }
 
@@ -167,7 +193,7 @@ fn summaries_are_restored_only_at_chat_endpoints() {
     for (provider, expected) in [("openrouter", Restore), ("xai", Complete)] {
         let target = target(provider, "x-ai/grok-4.3");
         let issued = captured(vec![thought(&target, "summary", ThoughtKind::Summary), call(0)]);
-        assert_eq!(PlainThoughts::of(&[call(0)], &issued, &target, || true), expected);
+        assert_eq!(decide_at(&[call(0)], &issued, &target, InCurrentLoop), expected);
     }
 }
 
@@ -188,4 +214,14 @@ fn a_tool_loop_starts_after_the_last_user_message_without_results() {
     ] {
         assert_eq!(start_of_tool_loop(&items), expected, "{items:?}");
     }
+}
+
+#[test]
+fn an_answer_follows_the_calls_after_the_last_user_message() {
+    let (user, model) = (|at| text(at, Role::User), |at| text(at, Role::Assistant));
+    let items =
+        [user(0), model(1), user(2), call(3), result(4), model(5), user(6), model(7), user(8)];
+    let after_calls: Vec<usize> =
+        (0..items.len()).filter(|at| follows_calls(&items, *at)).collect();
+    assert_eq!(after_calls, [4, 5, 6]);
 }

@@ -239,7 +239,8 @@ impl<'r> TurnSearch<'r> {
             let start = || plain::start_of_tool_loop(self.items);
             turn.items.start >= *self.loop_start.get_or_init(start)
         };
-        let plain = PlainThoughts::of(items, captured, target, is_current);
+        let follows_calls = || plain::follows_calls(self.items, turn.items.start);
+        let plain = PlainThoughts::of(items, captured, target, is_current, follows_calls);
         if let PlainThoughts::Omit(why) = plain {
             self.omit(items, node, captured, target, why);
         }

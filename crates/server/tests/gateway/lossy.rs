@@ -170,6 +170,7 @@ fn plain_values(items: &[Item], profile: &Profile, wire: &str) -> Vec<PlainValue
     let is_chat = wire == Wire::OPENAI_CHAT.as_str();
     let is_sealed = |item: &Item| matches!(item.body, Body::Thought(_)) && !item.seals.is_empty();
     let is_user = |item: &Item| item.role == Role::User && !matches!(item.body, Body::Result(_));
+    let is_call = |item: &Item| item.call().is_some();
     let last_user = items.iter().rposition(is_user);
     let mut values = Vec::new();
     for (at, item) in items.iter().enumerate() {
@@ -179,10 +180,13 @@ fn plain_values(items: &[Item], profile: &Profile, wire: &str) -> Vec<PlainValue
             continue;
         }
         let message = items.iter().filter(|other| other.place.message == item.place.message);
+        let before = items.get(..at).unwrap_or_default();
+        let user = before.iter().rposition(is_user).map_or(0, |user| user + 1);
+        let follows_calls = before.get(user..).unwrap_or_default().iter().any(is_call);
         let is_in_loop = last_user.is_none_or(|user| at > user);
         let is_due = is_chat && message.clone().any(is_sealed)
             || match profile.plain() {
-                PlainReasoning::Demanded => message.clone().any(|other| other.call().is_some()),
+                PlainReasoning::Demanded => follows_calls || message.clone().any(is_call),
                 PlainReasoning::UsedAcrossTurns => true,
                 PlainReasoning::UsedInToolLoop => is_in_loop,
                 PlainReasoning::Unknown => is_in_loop && is_chat,

@@ -248,7 +248,6 @@ async fn two_turns(endpoint: &TestEndpoint) -> Value {
 async fn each_turn_gets_the_reasoning_that_the_model_uses() {
     let restored = "restored: by unique id";
     let earlier = "elided: the model uses it only in the current tool loop";
-    let unused = "elided: the model does not use it";
     let policy = "elided: by policy";
     let (first, second, third) = (1, 3, 5);
     for (provider, model, setting, expected_at, expected_outcomes) in [
@@ -265,8 +264,8 @@ async fn each_turn_gets_the_reasoning_that_the_model_uses() {
             "deepseek",
             "deepseek-v4-pro",
             PlainReplay::Auto,
-            vec![first, third],
-            [restored, restored, unused],
+            vec![first, second, third],
+            [restored, restored, restored],
         ),
         (
             "vllm",

@@ -108,29 +108,18 @@ async fn sdk_node_ai_sdk_responses() {
 
 /// Checks that every reply contains reasoning, and that every request sends back exactly the Seals
 /// that its conversation has received.
-///
-/// DeepSeek uses its reasoning only in replies with tool calls. The gateway therefore restores
-/// DeepSeek's reasoning only for such replies. A chat client that keeps reasoning sends back all of
-/// it.
 fn assert_all_returned(ledger: &Ledger, lossy: bool) {
-    let (mut expected, mut optional, mut finals) = (BTreeSet::new(), BTreeSet::new(), 0);
+    let (mut expected, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
         assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
         let accepted =
             |back: &ReturnedSeal| (back.verdict == Verdict::Accepted).then(|| back.seal.clone());
         let back: BTreeSet<String> = entry.returned.iter().filter_map(accepted).collect();
-        let required: BTreeSet<String> = back.difference(&optional).cloned().collect();
-        assert_eq!(required, expected, "lossy {lossy}, {entry:#?}");
-        let is_final = entry.stop.as_deref() != Some("tools");
-        let issued = entry.issued.iter().map(|issued| issued.seal.clone());
-        if !is_final || entry.provider != "deepseek" {
-            expected.extend(issued);
-        } else if !lossy {
-            optional.extend(issued);
-        }
-        finals += usize::from(is_final);
+        assert_eq!(back, expected, "lossy {lossy}, {entry:#?}");
+        expected.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
+        finals += usize::from(entry.stop.as_deref() != Some("tools"));
         if finals == 2 {
-            (expected, optional, finals) = (BTreeSet::new(), BTreeSet::new(), 0);
+            (expected, finals) = (BTreeSet::new(), 0);
         }
     }
     assert_eq!(finals, 0, "the last conversation has no end");

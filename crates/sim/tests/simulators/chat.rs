@@ -336,6 +336,41 @@ async fn deepseek_and_kimi_require_the_reasoning_of_calls() {
     submit(&simulator, "deepseek", &off(&messages)).await.expect_ok();
 }
 
+/// Sources disagree on whether the reasoning of the answer after the calls is required, so the
+/// request is accepted, and the ledger counts the reasoning as lost.
+#[tokio::test]
+async fn lost_reasoning_of_finished_tool_turns_is_recorded() {
+    let simulator = simulator().await;
+    for (row, model) in [("deepseek", "deepseek-v4-flash"), ("moonshot", "kimi-k2-thinking")] {
+        let mut messages = vec![user("Weather?")];
+        loop {
+            let answer = submit(&simulator, row, &request(model, &messages)).await.expect_ok();
+            if append_reply(&mut messages, message(&answer)) == 0 {
+                break;
+            }
+        }
+        let answer = messages.len() - 1;
+        messages.push(user("Thanks."));
+        let lost = async |at: Option<usize>, value: Value| {
+            let mut messages = messages.clone();
+            if let Some(at) = at {
+                messages[at]["reasoning_content"] = value;
+            }
+            submit(&simulator, row, &request(model, &messages)).await.expect_ok();
+            simulator.ledger().entries.last().unwrap().lost
+        };
+        assert_eq!(lost(None, Value::Null).await, 0, "{model}");
+        assert_eq!(lost(Some(answer), Value::Null).await, 1, "{model}");
+        assert_eq!(lost(Some(1), json!(".")).await, 1, "{model}");
+    }
+    let mut chat = vec![user("Hi")];
+    let plain = |messages: &[Value]| json!({"model": "deepseek-v4-flash", "messages": messages});
+    let answer = submit(&simulator, "deepseek", &plain(&chat)).await.expect_ok();
+    chat.extend([json!({"role": "assistant", "content": message(&answer)["content"]}), user("?")]);
+    submit(&simulator, "deepseek", &plain(&chat)).await.expect_ok();
+    assert_eq!(simulator.ledger().entries.last().unwrap().lost, 0, "the turn called no tool");
+}
+
 #[tokio::test]
 async fn deepseek_rejects_forced_tools_while_thinking() {
     let simulator = simulator().await;

@@ -150,9 +150,10 @@ impl CaseScore {
             self.tally.refused += 1;
             self.notes.push(format!("{} refused a request: {reason}", entry.provider));
         }
+        let follows_calls = self.ledger.last().is_some_and(calls_tools);
         self.ledger.extend_from_slice(request.entries);
         let Some(last) = request.entries.last() else { return };
-        self.score_seals(last, request.catalog);
+        self.score_seals(last, request.catalog, follows_calls);
         self.score_prefix(last);
         if let Some((complete, received)) = request.complete.zip(request.received.as_ref()) {
             let changed = changed_bytes(complete, received);
@@ -160,7 +161,9 @@ impl CaseScore {
         }
     }
 
-    fn score_seals(&mut self, entry: &LedgerEntry, catalog: &Catalog) {
+    /// Scores the Seals of a request. `follows_calls` states whether the request contains the
+    /// results of tool calls.
+    fn score_seals(&mut self, entry: &LedgerEntry, catalog: &Catalog, follows_calls: bool) {
         let profile = catalog.profile(&entry.model);
         let mut missing = 0;
         let pending = std::mem::take(&mut self.seals);
@@ -186,10 +189,11 @@ impl CaseScore {
         let changed = entry.returned.iter().filter(is_unknown).count().min(missing);
         self.tally.altered += changed;
         self.tally.lost += missing - changed;
-        // A provider that demands plain reasoning uses it only in responses that call tools.
+        // A provider that demands plain reasoning uses it only in turns that call tools.
         let is_unused = entry.wire == Wire::OPENAI_CHAT.as_str()
             && profile.plain() == PlainReasoning::Demanded
-            && entry.stop.as_deref() != Some("tools");
+            && !follows_calls
+            && !calls_tools(entry);
         for issued in &entry.issued {
             self.issued.insert(issued.seal.clone());
             let (seal, family) = (issued.seal.clone(), profile.name.clone());
@@ -219,6 +223,11 @@ impl CaseScore {
             }
         }
     }
+}
+
+/// Returns whether a response calls tools.
+fn calls_tools(entry: &LedgerEntry) -> bool {
+    entry.stop.as_deref() == Some("tools")
 }
 
 /// Returns the number of bytes that differ between the prompts of two requests: the bytes of all

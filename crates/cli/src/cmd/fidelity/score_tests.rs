@@ -99,6 +99,13 @@ fn plain_reasoning_is_due_only_if_the_provider_uses_it() {
     assert_eq!(seals(&score.tally), (0, 0, 0));
     add(&mut score, &[chat("tools", "c")]);
     assert_eq!(seals(&score.tally), (0, 1, 0));
+    // The answer after the calls belongs to their turn, and the next answer does not.
+    add(&mut score, &[chat("done", "d")]);
+    assert_eq!(seals(&score.tally), (0, 2, 0));
+    add(&mut score, &[chat("done", "e")]);
+    assert_eq!(seals(&score.tally), (0, 3, 0));
+    add(&mut score, &[chat("done", "f")]);
+    assert_eq!(seals(&score.tally), (0, 3, 0));
 }
 
 #[test]

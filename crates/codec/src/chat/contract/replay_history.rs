@@ -12,7 +12,7 @@ use throughline_json::{self as json, Json, Node};
 use crate::audit::{Change, ChangeKind, Edit, Finding, Findings, Fix, Severity, opens_all};
 use crate::chat::contract::alteration::{is_in_place, severity, subject};
 use crate::chat::contract::rules;
-use crate::chat::contract::view::{ChatMessage, ChatRequest};
+use crate::chat::contract::view::{ChatMessage, ChatRequest, ChatRole};
 use crate::chat::{contract, slot, wire};
 use crate::draft::is_same_endpoint;
 
@@ -248,7 +248,7 @@ impl<'c> ChatRequest<'c> {
         let part = change.part.as_ref().and_then(|part| self.message_at(part));
         let Some((number, msg)) = part.or_else(|| self.message_of(issued.reply)) else { return };
         let place = msg.node.range();
-        if findings.is_covered(&place) || !self.is_expected_back(change, issued.item) {
+        if findings.is_covered(&place) || !self.is_expected_back(change, issued.item, number) {
             return;
         }
         let member = slot::first_member(slot_of(issued.item).unwrap_or_default());
@@ -274,8 +274,9 @@ impl<'c> ChatRequest<'c> {
         findings.add_at(sign.filter(|_| change.part.is_none()), finding);
     }
 
-    /// Returns whether the endpoint would use a dropped part if the part were sent.
-    fn is_expected_back(&self, change: &Change<'_>, item: &Item) -> bool {
+    /// Returns whether the endpoint would use a dropped part of the message `number` if the part
+    /// were sent.
+    fn is_expected_back(&self, change: &Change<'_>, item: &Item, number: usize) -> bool {
         let is_summary = matches!(&item.body, Body::Thought(thought)
             if thought.kind == ThoughtKind::Summary && item.seals.is_empty());
         let is_geminis_text = self.vendor == Some(Vendor::Google) && item.seals.is_empty();
@@ -287,7 +288,19 @@ impl<'c> ChatRequest<'c> {
             && !is_summary
             && !is_geminis_text
             && self.is_readable(item)
-            && (change.is_current || preserves)
+            && (change.is_current || preserves || self.demands_reasoning(number))
+    }
+
+    /// Returns whether the endpoint demands the reasoning of the message `number` in every later
+    /// request: the model called tools in the message or before it, after the last user message.
+    /// DeepSeek's guide states this for answers too; reports disagree on whether a missing member
+    /// of an answer is an error.
+    fn demands_reasoning(&self, number: usize) -> bool {
+        let until = self.messages.get(..=number).unwrap_or_default();
+        let mut turn = until.iter().rev().take_while(|msg| msg.role != ChatRole::User);
+        contract::requires_reasoning(self.case.target())
+            && self.thinks
+            && turn.any(|msg| !msg.calls.is_empty())
     }
 
     /// Returns whether the target model can read the Item. The model must be able to open the

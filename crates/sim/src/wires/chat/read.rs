@@ -45,6 +45,8 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     if channel == Channel::Tags {
         // Reasoning in tags is part of the text, so clients must return it in every turn.
         turn.expected_replies = messages.iter().filter_map(|message| reply_key(*message)).collect();
+    } else if is_reasoning_demanded(&turn, request) {
+        turn.expected_replies = replies_in_tool_turns(&messages);
     }
     if channel == Channel::Details {
         details::check(exchange, &turn, &messages)?;
@@ -234,17 +236,39 @@ fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refu
     Ok(())
 }
 
+/// Returns whether the endpoint rejects tool calls without their reasoning.
+fn is_reasoning_demanded(turn: &Turn, request: &SimRequest) -> bool {
+    request.row.dialect.demanded_with_tools
+        && turn.target.profile.contract != Contract::Stateless
+        && turn.thinks
+}
+
+/// Returns the keys of all replies in turns that call tools: the replies with calls, and the answer
+/// after their results. DeepSeek's guide demands the reasoning of all of them in every later
+/// request. Reports disagree on whether a missing key is an error in the answer, so the ledger
+/// counts such reasoning as lost, and the request is not rejected.
+fn replies_in_tool_turns(messages: &[Node<'_>]) -> Vec<ReplyKey> {
+    let mut keys = Vec::new();
+    let mut has_called = false;
+    for message in messages {
+        if member_is(*message, "role", "user") {
+            has_called = false;
+        }
+        has_called |= calls(*message).next().is_some();
+        keys.extend(reply_key(*message).filter(|_| has_called));
+    }
+    keys
+}
+
 /// Checks that messages with tool calls contain the reasoning for these calls, if the model thinks.
 fn check_reasoning(
     turn: &Turn,
     request: &SimRequest,
     messages: &[Node<'_>],
 ) -> Result<(), Refusal> {
-    let dialect = &request.row.dialect;
-    let is_demanded = dialect.demanded_with_tools
-        && turn.target.profile.contract != Contract::Stateless
-        && turn.thinks;
-    let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
+    let is_demanded = is_reasoning_demanded(turn, request);
+    let key = text_key(request.row.dialect.channel).filter(|_| is_demanded);
+    let Some(key) = key else { return Ok(()) };
     // Sources disagree on whether an empty text is enough for every model. Known endpoints accept
     // it.
     let is_incomplete = |message: &Node<'_>| {
