@@ -38,7 +38,7 @@ pub use crate::mutate::{MUTATIONS, Mutation, MutationTarget, Shape};
 pub use crate::postgres::{Cluster, has_postgres, postgres_database, postgres_url};
 pub use crate::python::python;
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
-pub use crate::report::{figure, pictures, skip, whole_client_matrix};
+pub use crate::report::{ClientMatrixFilter, figure, pictures, skip};
 pub use crate::rng::TestRng;
 pub use crate::seal_location::{SealLocation, seals};
 pub use crate::split::{chunks, split};

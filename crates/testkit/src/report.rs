@@ -29,9 +29,38 @@ pub fn pictures() -> Option<PathBuf> {
     std::env::var_os("THROUGHLINE_SCREENSHOTS").map(PathBuf::from)
 }
 
-/// Returns whether the tests run all clients with all target models. Otherwise, they run one short
-/// tool loop per client.
-#[expect(clippy::disallowed_methods, reason = "scripts/soak requests the matrix")]
-pub fn whole_client_matrix() -> bool {
-    std::env::var_os("THROUGHLINE_CLIENT_MATRIX").is_some()
+/// Selects cells of the client matrix by the variable `THROUGHLINE_CLIENT_MATRIX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientMatrixFilter(String);
+
+impl ClientMatrixFilter {
+    /// Reads the variable. Returns `None` if it is not set: the tests then run one short tool loop
+    /// per client.
+    #[expect(clippy::disallowed_methods, reason = "scripts/soak requests the matrix")]
+    pub fn from_env() -> Option<Self> {
+        let value = std::env::var_os("THROUGHLINE_CLIENT_MATRIX")?;
+        Some(Self(value.to_string_lossy().into_owned()))
+    }
+
+    /// Returns whether a cell is selected. The value `1` selects all cells. Any other value is a
+    /// list of alternatives, separated by commas; an alternative selects the cells whose label
+    /// contains all of its words.
+    pub fn selects(&self, label: &str) -> bool {
+        let has_words = |words: &str| words.split_whitespace().all(|word| label.contains(word));
+        self.0 == "1" || self.0.split(',').any(has_words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_matrix_cells_are_selected_by_their_words() {
+        let selects = |filter: &str, label: &str| ClientMatrixFilter(filter.into()).selects(label);
+        let label = "claude-code gpt-5.6-sol | 21 rounds";
+        assert!(selects("1", label));
+        assert!(selects("opencode,claude-code gpt", label));
+        assert!(!selects("opencode gpt,claude-code gemini", label));
+    }
 }
