@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Create a store from a backup and its key file
     Restore(Restore),
+    /// Copy a store from SQLite to PostgreSQL or back, and verify both
+    Migrate(Migrate),
     /// Print the size of a store and the number of its Threads, runs and records
     #[command(after_help = include_str!("args/help/stats.md"))]
     Stats(CommonArgs),

@@ -20,6 +20,7 @@ pub(crate) mod items;
 pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod migrate;
 pub(crate) mod narrate;
 pub(crate) mod record;
 pub(crate) mod repair;

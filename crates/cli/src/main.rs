@@ -66,6 +66,7 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
         Command::Prune(prune) => cmd::erase::prune(prune).map_err(Failure::into_usage),
         Command::Backup(backup) => cmd::backup::backup(backup).map(done),
         Command::Restore(restore) => cmd::backup::restore(restore).map_err(Failure::into_usage),
+        Command::Migrate(migrate) => cmd::migrate::run(migrate).map(done),
         Command::Stats(stats) => cmd::stats::run(stats).map(done),
         Command::Rotate(rotate) => cmd::rotate::run(rotate).map_err(Failure::into_usage),
         Command::Config(ConfigCommand::Check(check)) => {

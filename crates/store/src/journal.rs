@@ -12,6 +12,7 @@
 //! | `erasure_note` | records and notes about erased content |
 //! | `backups`, `restore` | making and registering backups, and restoring a store from one |
 //! | `export`, `import` | Threads as JSON lines |
+//! | `migrate` | moving a store between SQLite and PostgreSQL |
 //! | `verify` | checking every link, content, manifest and index row |
 //! | `api_keys`, `rotation` | API keys of tenants, and rotation of the master key |
 
@@ -25,6 +26,7 @@ mod export;
 mod forget;
 mod import;
 mod listing;
+mod migrate;
 mod open;
 mod restore;
 mod retention;
@@ -51,6 +53,9 @@ pub use crate::journal::export::ExportSummary;
 pub use crate::journal::forget::{ErasureReport, about_item};
 pub use crate::journal::import::{ImportSummary, parse_manifest, verify_export};
 pub use crate::journal::listing::Page;
+pub use crate::journal::migrate::{
+    MigrationProgress, MigrationReport, MigrationStep, StoreProof, migrate,
+};
 pub use crate::journal::open::{open, without_password};
 pub use crate::journal::restore::restore;
 pub use crate::journal::retention::Retention;

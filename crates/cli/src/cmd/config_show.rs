@@ -68,6 +68,9 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     put("server.log", config_name(LOG_LEVELS, &server.log).to_owned());
     let url = store.url.clone().map_or_else(default_url, Ok)?;
     put("store.url", without_password(&url));
+    if let Some(url) = &store.listen_url {
+        put("store.listen_url", without_password(url));
+    }
     if let Some(name) = &store.master_key_env {
         put("store.master_key_env", shown_variable(name));
     }

@@ -211,12 +211,24 @@ fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings 
 }
 
 fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
-    section.reject_unknown_keys(&["url", "master_key_env"], notes);
+    section.reject_unknown_keys(&["url", "listen_url", "master_key_env"], notes);
     let url = section.text("url", "sqlite:///srv/throughline.db", notes);
     if url.is_some_and(|url| !is_address(url)) {
         let message =
             "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE";
         notes.error(section.value_at("url"), message);
+    }
+    let listen_url = section.text("listen_url", "postgres://USER@HOST/DATABASE", notes);
+    let is_postgres =
+        |url: &str| url.starts_with("postgres://") || url.starts_with("postgresql://");
+    if listen_url.is_some_and(|url| !is_postgres(url)) {
+        let message = "`listen_url` must be the URL of the PostgreSQL server itself, for a direct \
+                       connection: write postgres://USER@HOST/DATABASE";
+        notes.error(section.value_at("listen_url"), message);
+    } else if listen_url.is_some() && !url.is_some_and(is_postgres) {
+        let message = "`listen_url` needs a `url` that starts with postgres://, such as the URL of \
+                       PgBouncer";
+        notes.error(section.value_at("listen_url"), message);
     }
     let master_key_env = key::variable_name("master_key_env", section, notes);
     if let Some(name) = master_key_env.filter(|name| (notes.variables)(name).is_none()) {
@@ -224,7 +236,11 @@ fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
         let message = format!("{shown} is not set; the store cannot be opened without it");
         notes.warning(section.value_at("master_key_env"), message);
     }
-    StoreSettings { url: url.map(str::to_owned), master_key_env: master_key_env.map(Name::from) }
+    StoreSettings {
+        url: url.map(str::to_owned),
+        listen_url: listen_url.map(str::to_owned),
+        master_key_env: master_key_env.map(Name::from),
+    }
 }
 
 fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {

@@ -34,6 +34,8 @@ impl Default for ServerSettings {
 pub(crate) struct StoreSettings {
     /// Store URL, which may contain a password; `None` for the default location.
     pub(crate) url: Option<String>,
+    /// URL of a direct connection for notifications, which may contain a password.
+    pub(crate) listen_url: Option<String>,
     /// Environment variable that holds the master key.
     pub(crate) master_key_env: Option<Name>,
 }

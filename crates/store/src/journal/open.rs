@@ -57,7 +57,8 @@ pub(super) async fn open_without_cleanup(
     Ok(Journal { backend, keys, signer, finishes, url: shown })
 }
 
-fn sqlite_path(url: &str) -> Option<&str> {
+/// Returns the file of an SQLite store; `None` for another database.
+pub(super) fn sqlite_path(url: &str) -> Option<&str> {
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))
 }
 
