@@ -3,12 +3,13 @@
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod catalog;
+pub(crate) mod check;
 pub(crate) mod config_check;
 pub(crate) mod config_show;
 pub(crate) mod connect;
 pub(crate) mod decide;
 pub(crate) mod demo;
-pub(crate) mod doctor;
+pub(crate) mod env;
 pub(crate) mod erase;
 pub(crate) mod explain;
 pub(crate) mod export;

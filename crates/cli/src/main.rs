@@ -8,7 +8,9 @@ mod clients;
 mod clock;
 mod cmd;
 mod config;
+mod file_watch;
 mod input;
+mod listen_address;
 mod print;
 mod router;
 mod store;
@@ -82,7 +84,9 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
         Command::Keys(keys) => cmd::keys::run(keys).map(done),
         Command::Usage(usage) => cmd::usage::run(usage).map(done),
         Command::Traces(Traces::Export(export)) => cmd::traces::export(export).map(done),
-        Command::Doctor(options) => cmd::doctor::run(options).map(done),
+        // Exit code 1 is the verdict that a check failed.
+        Command::Check(options) => cmd::check::run(options).map_err(Failure::into_usage),
+        Command::Env(options) => cmd::env::run(options).map(done),
         Command::Man(options) => cmd::man::run(options).map(done),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -11,7 +11,9 @@ use throughline_provider::{
 };
 use throughline_server::{AccountPool, ModelRouter, ModelSource, RouteTarget};
 
-use crate::config::{Config, Credential, Endpoint, PoolSettings, Routes, shown_variable};
+use crate::config::{
+    Config, Credential, Endpoint, PoolSettings, ProviderSettings, Routes, shown_variable,
+};
 
 #[cfg(test)]
 #[path = "router_tests.rs"]
@@ -166,6 +168,15 @@ impl ModelRouter for ConfigRouter {
         sources
     }
 
+    fn outage(&self) -> Option<&'static str> {
+        let mut configured = self.routes.providers().iter().filter(|it| it.line.is_some());
+        let first = configured.next()?;
+        let lacks_key =
+            |settings: &ProviderSettings| matches!(settings.credential, Credential::Missing { .. });
+        let is_out = lacks_key(first) && configured.all(lacks_key);
+        is_out.then_some("no configured provider has a key")
+    }
+
     fn pool(&self, target: &RouteTarget) -> Option<Arc<AccountPool>> {
         let settings = self.routes.provider(target.endpoint_name())?.pool.as_ref()?;
         let pool = self.pools.iter().find(|(known, _)| Arc::ptr_eq(known, settings));
@@ -174,7 +185,7 @@ impl ModelRouter for ConfigRouter {
 }
 
 /// Returns the name of the endpoint of one account of a pool.
-fn account_endpoint(provider: &str, account: &str) -> Name {
+pub(crate) fn account_endpoint(provider: &str, account: &str) -> Name {
     Name::from(format!("{provider}{ACCOUNT_SEPARATOR}{account}"))
 }
 

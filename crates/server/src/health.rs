@@ -21,7 +21,8 @@ pub(crate) fn alive() -> GatewayResponse {
 
 /// Reports whether the gateway can serve requests, or returns 503 with the reason.
 pub(crate) async fn ready(gateway: &Gateway) -> GatewayResponse {
-    match gateway.operations.check_ready().await {
+    let checked = gateway.operations.check_ready().await;
+    match checked.and_then(|()| gateway.directory.outage().map_or(Ok(()), Err)) {
         Ok(()) => alive(),
         Err(reason) => GatewayResponse::json(503, &object! { "status": reason }),
     }

@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use throughline_core::{Store, Wire};
 use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -52,6 +53,7 @@ pub use crate::telemetry::log::{Level, Log, NullLog};
 pub(crate) use crate::telemetry::memory::MemoryReservation;
 pub(crate) use crate::telemetry::meter::Meter;
 pub(crate) use crate::telemetry::metrics::Metrics;
+pub use crate::telemetry::metrics::ReloadKind;
 pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::scope::RequestScope;
@@ -211,6 +213,12 @@ impl Telemetry {
         });
         let reports = self.reports.get_or_init(start_reporting).clone();
         Ok(RequestScope::new(Arc::clone(self), reports, caller, dialect, slot))
+    }
+
+    /// Counts a reload. `applied` is the time at which the new version took effect; `None` if it was
+    /// rejected.
+    pub fn record_reload(&self, kind: ReloadKind, applied: Option<Timestamp>) {
+        self.metrics.count_reload(kind, applied);
     }
 
     /// Creates the memory reservation for a request from this caller.

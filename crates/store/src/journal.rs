@@ -79,6 +79,11 @@ impl Journal {
         &self.url
     }
 
+    /// Returns the schema version of the store.
+    pub async fn schema_version(&self) -> Result<i64, StoreError> {
+        self.backend.version().await
+    }
+
     /// Returns the public key that verifies the store's manifests, in hexadecimal digits.
     pub fn public_key(&self) -> String {
         self.signer.store()

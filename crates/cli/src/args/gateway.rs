@@ -1,21 +1,28 @@
-//! Options of the gateway commands: `serve`, `config`, `keys` and `usage`.
+//! Options of the gateway commands: `serve`, `check`, `config`, `keys` and `usage`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use throughline_server::Level;
 
-use super::{CommonArgs, Format, StoreArgs, listen_address, non_empty};
+use super::{CommonArgs, Format, StoreArgs, non_empty};
 use crate::amount;
+use crate::listen_address::{InvalidListenAddress, ListenAddress};
 
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// IP address and port to listen on, where port 0 picks a free port; overrides the
-    /// configuration
-    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
-    pub(crate) listen: Option<SocketAddr>,
+    /// Address to listen on: HOST:PORT, :PORT for all interfaces, or unix:/PATH for a Unix socket;
+    /// port 0 picks a free port; overrides the configuration
+    #[arg(long, value_name = "ADDRESS", value_parser = serve_address)]
+    pub(crate) listen: Option<ListenAddress>,
+    /// PEM file with the certificate and its intermediate certificates; enables TLS and overrides
+    /// the configuration
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Accept requests from other machines even while no API keys exist
     #[arg(long)]
     pub(crate) allow_open: bool,
@@ -29,6 +36,16 @@ pub(crate) struct Serve {
     pub(crate) script: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/check.md"))]
+pub(crate) struct CheckArgs {
+    /// Time limit of each check in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) timeout: u64,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -139,6 +156,10 @@ impl UsageBy {
             UsageBy::Day => "day",
         }
     }
+}
+
+fn serve_address(text: &str) -> Result<ListenAddress, InvalidListenAddress> {
+    text.parse()
 }
 
 fn log_level(text: &str) -> Result<LogLevel, String> {

@@ -63,6 +63,10 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
         values.push(ConfigValue { key: key.to_owned(), value, from });
     };
     put("server.listen", server.listen.to_string());
+    if let Some(files) = &server.tls {
+        put("server.tls.cert", files.cert.display().to_string());
+        put("server.tls.key", files.key.display().to_string());
+    }
     put("server.allow_open", server.allow_open.to_string());
     put("server.hosts", shown_list(&server.hosts));
     put("server.log", config_name(LOG_LEVELS, &server.log).to_owned());

@@ -207,13 +207,19 @@ fn invalid_values_are_reported_with_an_example() {
     let bytes = "must be a number of bytes: write body_limit = \"64MiB\", or a plain number";
     let time = "must be a duration of at most one day: write idle = \"30s\", \"500ms\" or \"5m\", or a \
                 number of seconds";
-    let listen = "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", or \
-                  \"[::1]:4400\"";
+    let listen = "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", \
+                  \"localhost:4400\", \":4400\" or \"unix:/run/throughline.sock\"";
     let replay = "`replay` must be one of observe, repair, enforce, off";
     let price = "`input` must be a price in dollars per million tokens: write input = 2.50";
     for (text, expected) in [
         ("server = 1", "1:10: `server` must be a table: write [server]".to_owned()),
         ("[server]\nlisten = \"4400\"", format!("2:10: {listen}")),
+        (
+            "[server.tls]\ncert = \"a.crt\"",
+            "1:9: this table has no `key`: write cert = \"/etc/throughline/tls.crt\" and key = \
+             \"/etc/throughline/tls.key\""
+                .to_owned(),
+        ),
         (
             "[server]\nlisten = 4400",
             "2:10: `listen` must be a string: write listen = \"127.0.0.1:4400\"".to_owned(),

@@ -24,7 +24,7 @@ use super::provider;
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
     AgentSettings, CAPTURE_MODES, GatewaySettings, PREFIX_POLICIES, Price, Prices, REPLAY_MODES,
-    STORE_FAILURES, ServerSettings, StoreSettings, Timeouts,
+    STORE_FAILURES, ServerSettings, StoreSettings, Timeouts, TlsFiles,
 };
 use super::tracing;
 use crate::amount;
@@ -188,14 +188,15 @@ fn fill(
 }
 
 fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings {
-    section.reject_unknown_keys(&["listen", "allow_open", "hosts", "log"], notes);
+    section.reject_unknown_keys(&["listen", "tls", "allow_open", "hosts", "log"], notes);
     let mut server = ServerSettings::default();
     if let Some(text) = section.text("listen", "127.0.0.1:4400", notes) {
-        let expected =
-            "an address with a port: write listen = \"127.0.0.1:4400\", or \"[::1]:4400\"";
+        let expected = "an address with a port: write listen = \"127.0.0.1:4400\", \
+                        \"localhost:4400\", \":4400\" or \"unix:/run/throughline.sock\"";
         let address = section.parse("listen", |_| text.parse().ok(), expected, notes);
         server.listen = address.unwrap_or(server.listen);
     }
+    server.tls = section.section("tls", notes).and_then(|section| tls(&section, notes));
     server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
     let hosts = section.texts("hosts", "\"gateway.example.com\"", notes);
     for (at, host) in hosts.unwrap_or_default() {
@@ -208,6 +209,20 @@ fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings 
     }
     server.log = section.choice("log", LOG_LEVELS, notes).unwrap_or(server.log);
     server
+}
+
+fn tls(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<TlsFiles> {
+    section.reject_unknown_keys(&["cert", "key"], notes);
+    for key in ["cert", "key"].into_iter().filter(|key| !section.has(key)) {
+        let message = format!(
+            "this table has no `{key}`: write cert = \"/etc/throughline/tls.crt\" and \
+             key = \"/etc/throughline/tls.key\""
+        );
+        notes.error(section.at, message);
+    }
+    let cert = section.text("cert", "/etc/throughline/tls.crt", notes);
+    let key = section.text("key", "/etc/throughline/tls.key", notes);
+    Some(TlsFiles { cert: cert?.into(), key: key?.into() })
 }
 
 fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {

@@ -1,6 +1,7 @@
 //! The gateway's settings and their defaults, without I/O.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use throughline_core::matches_pattern;
@@ -9,11 +10,14 @@ use throughline_server::{Level, OnStoreFailure, PrefixPolicy, ReplayMode, StoreP
 use throughline_store::Durability;
 
 use crate::args::LogLevel;
+use crate::listen_address::ListenAddress;
 
 /// `[server]`: which clients may connect, and what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
+    /// The certificate of the listener; `None` if connections are not encrypted.
+    pub(crate) tls: Option<TlsFiles>,
     /// Whether other machines may connect if there are no API keys.
     pub(crate) allow_open: bool,
     /// Host names that other machines may use to connect without a key.
@@ -25,7 +29,26 @@ pub(crate) struct ServerSettings {
 impl Default for ServerSettings {
     fn default() -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400);
-        Self { listen, allow_open: false, hosts: Vec::new(), log: Some(Level::Info) }
+        let listen = ListenAddress::Address(listen);
+        Self { listen, tls: None, allow_open: false, hosts: Vec::new(), log: Some(Level::Info) }
+    }
+}
+
+/// `[server.tls]`: the PEM files of the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The certificate, followed by the intermediate certificates.
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Resolves relative paths against the folder of the configuration file.
+    pub(super) fn resolve(&mut self, config: &Path) {
+        if let Some(folder) = config.parent() {
+            self.cert = folder.join(&self.cert);
+            self.key = folder.join(&self.key);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use throughline_core::{Stage, Wire};
 use throughline_json::Name;
 use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
@@ -59,8 +60,30 @@ struct MetricsState {
     captures: u64,
     lost_captures: u64,
     fallbacks: u64,
+    /// Number of reloads by kind and result.
+    reloads: BTreeMap<(ReloadKind, &'static str), u64>,
+    /// Time of the last successful reload in seconds since the epoch.
+    last_reloads: BTreeMap<ReloadKind, i64>,
     took: Histograms,
     first_byte: Histograms,
+}
+
+/// What a running gateway reloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReloadKind {
+    /// The configuration file.
+    Config,
+    /// The certificate and key of the TLS listener.
+    Certificate,
+}
+
+impl ReloadKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Certificate => "certificate",
+        }
+    }
 }
 
 /// Histograms by dialect and provider.
@@ -101,6 +124,17 @@ impl Metrics {
     pub(crate) fn count_cooldown(&self, provider: &Name, account: &str) {
         let label = (Name::clone(provider), Name::from(account));
         *lock(&self.counted).cooldowns.entry(label).or_default() += 1;
+    }
+
+    /// Counts a reload. `applied` is the time at which the new version took effect; `None` if it was
+    /// rejected.
+    pub(super) fn count_reload(&self, kind: ReloadKind, applied: Option<Timestamp>) {
+        let mut counted = lock(&self.counted);
+        let result = if applied.is_some() { "applied" } else { "rejected" };
+        *counted.reloads.entry((kind, result)).or_default() += 1;
+        if let Some(time) = applied {
+            counted.last_reloads.insert(kind, time.as_second());
+        }
     }
 
     /// Counts a call that has ended.
@@ -204,6 +238,7 @@ impl Metrics {
         let help = "Targets of a route that failed before another was tried.";
         page.total("fallbacks_total", help, counted.fallbacks);
         page.total("retries_total", "Requests that were sent to a provider again.", retries);
+        page.reloads(&counted);
         page.head("open_streams", "gauge", "Streams that are open.");
         page.line("open_streams", &[], self.open_streams.load(Ordering::Relaxed));
         page.head("open_websockets", "gauge", "WebSockets that are open.");
@@ -251,6 +286,23 @@ impl PrometheusPage {
                 self.head("stage_microseconds_total", "counter", help);
             }
             self.line("stage_microseconds_total", &[("stage", stage)], time);
+        }
+    }
+
+    fn reloads(&mut self, counted: &MetricsState) {
+        let help = "Reloads of the configuration and of the certificate, by result.";
+        self.head("reloads_total", "counter", help);
+        for kind in [ReloadKind::Config, ReloadKind::Certificate] {
+            for result in ["applied", "rejected"] {
+                let number = counted.reloads.get(&(kind, result)).copied().unwrap_or_default();
+                let labels = [("kind", kind.as_str()), ("result", result)];
+                self.line("reloads_total", &labels, number);
+            }
+        }
+        let help = "Time of the last successful reload, in seconds since the epoch.";
+        self.head("last_reload_timestamp_seconds", "gauge", help);
+        for (kind, time) in &counted.last_reloads {
+            self.line("last_reload_timestamp_seconds", &[("kind", kind.as_str())], time);
         }
     }
 

@@ -219,6 +219,17 @@ async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) {
     }
 }
 
+/// Sends a request to the router of a server, without a connection.
+async fn local_response(handle: &throughline_server::ServerHandle, path: &str) -> (u16, String) {
+    use http_body_util::BodyExt as _;
+    use tower_service::Service as _;
+    let request = hyper::Request::get(path).body(http_body_util::Empty::<bytes::Bytes>::new());
+    let response = handle.router().call(request.unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
 /// A shutdown lets streams finish, and their usage is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_lets_streams_finish() {
@@ -243,8 +254,11 @@ async fn shutdown_lets_streams_finish() {
     read_until(&mut stream, "Hello there").await;
     assert_eq!(gateway.metric("throughline_open_streams").await, "1");
     gateway.stop();
-    // New connections are refused.
+    // New connections are refused, and open connections learn that the gateway is not ready.
     while tokio::net::TcpStream::connect(&gateway.address).await.is_ok() {}
+    let ready = local_response(&gateway.handle, "/readyz").await;
+    assert_eq!(ready, (503, r#"{"status":"the gateway is shutting down"}"#.to_owned()));
+    assert_eq!(local_response(&gateway.handle, "/healthz").await.0, 200);
     go_on.send(true).unwrap();
     read_until(&mut stream, "message_stop").await;
     gateway.stopped().await;

@@ -20,7 +20,7 @@ use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, Re
 use throughline_replay::{Claims, Replay};
 use throughline_server::{
     Admission, AgentApi, Gateway, Keyring, Level, Limits, Log, ModelRouter, Price, Prices,
-    ReplayMode, RouteTarget, Server, StorePolicy, Telemetry,
+    ReplayMode, RouteTarget, Server, ServerHandle, StorePolicy, Telemetry,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -274,6 +274,8 @@ impl Default for RawGatewayOptions {
 pub(crate) struct RawGateway {
     pub(crate) address: String,
     pub(crate) lines: Arc<LogLines>,
+    /// The handle to the server, for requests without a connection.
+    pub(crate) handle: ServerHandle,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
 }
@@ -335,7 +337,7 @@ impl RawGateway {
             operations: Arc::new(operations),
             redaction: None,
         };
-        let server = Server::new(gateway, options.agents);
+        let handle = ServerHandle::new(Server::new(gateway, options.agents));
         // By default the kernel would buffer megabytes for each caller that does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(16 << 10).unwrap();
@@ -345,8 +347,9 @@ impl RawGateway {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
         let never = std::future::pending();
-        let serving = tokio::spawn(throughline_server::serve(server, listener, stopped, never));
-        Self { address, lines, stop: Some(stop), serving }
+        let serving = throughline_server::serve(handle.clone(), listener, stopped, never);
+        let serving = tokio::spawn(serving);
+        Self { address, lines, handle, stop: Some(stop), serving }
     }
 
     /// Shuts down the gateway and waits until it has stopped.
