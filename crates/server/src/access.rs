@@ -9,7 +9,7 @@
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::{Authority, Scheme};
 use axum::http::{HeaderMap, Uri};
-use throughline_core::{StoreFuture, Tenant, matches_pattern};
+use throughline_core::{BudgetPeriod, StoreFuture, Tenant, matches_pattern};
 use throughline_json::Name;
 
 use crate::provider_key::ProviderKey;
@@ -80,12 +80,18 @@ impl Admission {
 /// The usage limits of a key; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// Maximum total cost in millionths of a dollar.
+    /// Maximum cost in one period, in millionths of a dollar.
     pub micro_usd: Option<u64>,
-    /// Maximum total number of input and output tokens.
+    /// Maximum number of input and output tokens in one period.
     pub tokens: Option<u64>,
+    /// The period of the cost and token limits; `None` means in total.
+    pub period: Option<BudgetPeriod>,
+    /// The share of a cost or token limit, in percent, at which an alert is sent.
+    pub soft_percent: Option<u32>,
     /// Maximum number of requests per minute.
     pub per_minute: Option<u32>,
+    /// Maximum number of input and output tokens per minute.
+    pub tokens_per_minute: Option<u64>,
 }
 
 impl Allowance {

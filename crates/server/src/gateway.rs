@@ -32,6 +32,7 @@ mod continuation;
 mod count;
 mod decompress;
 mod dialect;
+mod estimate;
 mod exchange;
 mod forward;
 mod headers;

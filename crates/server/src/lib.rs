@@ -51,6 +51,7 @@ pub use crate::openapi::openapi;
 pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};
 pub use crate::routing::{ModelRouter, ModelSource, RouteTarget};
 pub use crate::telemetry::{
-    CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price, Prices, ReloadKind,
-    SocketLimits, StorePolicy, Telemetry, UsageAmount, UsageKey, UsageRow, usage_log,
+    BudgetAlerts, CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price,
+    PriceTier, Prices, ReloadKind, SocketLimits, StorePolicy, Telemetry, TokenPrices, UsageAmount,
+    UsageKey, UsageRow, budget_log, budget_reset, usage_log,
 };

@@ -14,7 +14,8 @@
 //! | `export`, `import` | Threads as JSON lines |
 //! | `migrate` | moving a store between SQLite and PostgreSQL |
 //! | `verify` | checking every link, content, manifest and index row |
-//! | `api_keys`, `rotation` | API keys of tenants, and rotation of the master key |
+//! | `api_keys`, `key_limits` | API keys of tenants, and changes of their limits |
+//! | `rotation` | rotation of the master key |
 
 mod api_keys;
 mod archive;
@@ -25,6 +26,7 @@ mod events;
 mod export;
 mod forget;
 mod import;
+mod key_limits;
 mod listing;
 mod migrate;
 mod open;
@@ -42,6 +44,7 @@ use throughline_core::{Batch, Receipt, StoreError};
 use throughline_json::Name;
 
 use crate::backend::Backend;
+use crate::journal::key_limits::LimitChanges;
 use crate::journal::seal::seal_as_operator;
 use crate::keys::Keys;
 use crate::manifest::Signer;
@@ -70,6 +73,8 @@ pub struct Journal {
     signer: Arc<Signer>,
     /// Whether a background task is scheduled to remove the content of deleted runs from files.
     finishes: Arc<AtomicBool>,
+    /// The changed limits of API keys.
+    limits: Arc<LimitChanges>,
     url: Name,
 }
 

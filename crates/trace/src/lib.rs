@@ -13,6 +13,7 @@
 //! | `deliver.rs` | delivery to all sinks with retries; failures make a trace partial |
 //! | `tracer.rs` | following and delivering runs |
 //! | `calls.rs` | gateway calls from a bounded queue |
+//! | `webhook.rs` | other messages to an HTTP endpoint |
 
 mod calls;
 mod deliver;
@@ -22,6 +23,7 @@ mod session;
 mod sink;
 mod span;
 mod tracer;
+mod webhook;
 
 pub use crate::calls::CallTracer;
 pub use crate::deliver::{DeliveryReport, send};
@@ -34,3 +36,4 @@ pub use crate::sink::{
 };
 pub use crate::span::{Span, SpanKind, Value};
 pub use crate::tracer::{FollowGuard, Tracer, TracerOptions, load_session, run_tracing};
+pub use crate::webhook::Webhook;

@@ -13,6 +13,7 @@ use throughline_json::{Name, words};
 
 pub use crate::sink::file::FileSink;
 pub use crate::sink::http::HttpSink;
+pub(crate) use crate::sink::http::PostTarget;
 pub use crate::sink::otlp::OtlpSink;
 
 use crate::session::TraceBatch;

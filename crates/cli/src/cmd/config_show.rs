@@ -100,6 +100,9 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     put("gateway.max_streams", gateway.max_streams.to_string());
     put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
     put("gateway.passthrough", shown_list(&gateway.passthrough));
+    // The URL may contain a secret.
+    let webhook = if gateway.budget_webhook.is_some() { "set" } else { "none" };
+    put("gateway.budget_webhook", webhook.to_owned());
     let on_failure = config_name(STORE_FAILURES, &gateway.store.on_failure);
     put("gateway.on_store_failure", on_failure.to_owned());
     put("gateway.key_grace", shown_time(gateway.store.key_grace));

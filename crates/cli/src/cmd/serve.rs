@@ -1,6 +1,7 @@
 //! `throughline serve`: runs the gateway in the foreground.
 
 pub(crate) mod bind;
+mod budget_webhook;
 mod keyring;
 mod lines;
 pub(crate) mod parts;
@@ -23,6 +24,7 @@ use throughline_store::{Durability, Journal, open};
 use tokio::runtime::Builder;
 
 use self::bind::{BoundListener, ResolvedAddress};
+use self::budget_webhook::BudgetWebhook;
 use self::keyring::StoreKeys;
 use self::lines::JsonLog;
 use self::parts::{GatewayParts, load_tls};
@@ -31,6 +33,7 @@ use self::welcome::AccessMode;
 use crate::agent::{AgentModels, runner_with};
 use crate::args::Serve;
 use crate::catalog_watch::{CatalogChange, watch};
+use crate::clock::SystemClock;
 use crate::cmd::sim::load_script;
 use crate::config::prices::PriceTable;
 use crate::config::{self, Config, ConfigSnapshot, ServerSettings, TlsFiles};
@@ -183,10 +186,14 @@ async fn parts(
     let shared_log: Arc<dyn Log> = Arc::<JsonLog>::clone(log);
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let limits = limits(&config.gateway);
-    let operations =
-        Telemetry::new(Arc::new(journal.clone()), prices, Arc::clone(&shared_log), limits);
+    let (stored, clock) = (Arc::new(journal.clone()), Arc::new(SystemClock));
+    let operations = Telemetry::new(stored, prices, clock, Arc::clone(&shared_log), limits);
     let operations = operations.context("cannot start the gateway")?;
     let mut operations = operations.with_store_policy(config.gateway.store);
+    if let Some(url) = &config.gateway.budget_webhook {
+        let alerts = BudgetWebhook::start(url, Arc::clone(&shared_log))?;
+        operations = operations.with_budget_alerts(Arc::new(alerts));
+    }
     if let Some(traces) = traces {
         operations = operations.with_traces(traces as Arc<dyn CallTraces>);
     }

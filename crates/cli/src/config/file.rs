@@ -298,6 +298,7 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
             "max_streams",
             "max_request_memory",
             "passthrough",
+            "budget_webhook",
             "on_store_failure",
             "key_grace",
             "timeouts",
@@ -334,6 +335,9 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
         max_request_memory: bytes("max_request_memory", defaults.max_request_memory, notes),
         max_streams: count("max_streams", defaults.max_streams, notes),
         passthrough: passthrough.iter().map(|(_, pattern)| Name::from(*pattern)).collect(),
+        budget_webhook: section
+            .text("budget_webhook", "https://example.com/alerts", notes)
+            .map(Name::from),
         timeouts,
     }
 }

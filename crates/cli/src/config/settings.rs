@@ -104,6 +104,9 @@ pub(crate) struct GatewaySettings {
     pub(crate) max_request_memory: u64,
     /// Patterns of unknown paths that are forwarded with the operator's key.
     pub(crate) passthrough: Vec<Name>,
+    /// URL that receives a message when a key reaches the soft limit of a budget. The URL may
+    /// contain a secret.
+    pub(crate) budget_webhook: Option<Name>,
     /// What to do with requests while the store fails, and how long cached API keys stay valid.
     pub(crate) store: StorePolicy,
     pub(crate) timeouts: Timeouts,
@@ -123,6 +126,7 @@ impl Default for GatewaySettings {
             max_streams: 4096,
             max_request_memory: 1 << 30,
             passthrough: Vec::new(),
+            budget_webhook: None,
             store: StorePolicy::default(),
             timeouts: Timeouts::default(),
         }
@@ -220,12 +224,22 @@ impl Prices {
     /// Returns the price with the longest matching pattern. A pattern with a slash applies to
     /// `PROVIDER/model` and takes precedence over patterns without a slash.
     pub(crate) fn price_for(&self, provider: &str, model: &str) -> Option<Price> {
+        self.price_where(provider, model, |_| true)
+    }
+
+    /// Like [`price_for`](Self::price_for), with only the patterns for which `applies` is true.
+    pub(crate) fn price_where(
+        &self,
+        provider: &str,
+        model: &str,
+        applies: impl Fn(&str) -> bool,
+    ) -> Option<Price> {
         let full = format!("{provider}/{model}");
         let last = model.rsplit('/').next().unwrap_or(model);
         let has_slash = |pattern: &str| pattern.contains('/');
         let rows = self.0.iter().filter(|(pattern, _)| {
             let other = if has_slash(pattern) { &full } else { last };
-            matches_pattern(pattern, model) || matches_pattern(pattern, other)
+            applies(pattern) && (matches_pattern(pattern, model) || matches_pattern(pattern, other))
         });
         rows.max_by_key(|(pattern, _)| (has_slash(pattern), pattern.len())).map(|(_, price)| *price)
     }

@@ -281,7 +281,7 @@ impl UsageCharger {
         let used = UsageAmount::for_one_call(usage, meter.price(provider, model));
         let (provider, model) = (provider.clone(), model.clone());
         let (tenant, key) = (self.tenant.clone(), self.key.clone());
-        meter.charge(UsageKey { tenant, key, provider, model }, &used);
+        meter.charge_unreserved(UsageKey { tenant, key, provider, model }, &used);
     }
 }
 

@@ -27,6 +27,11 @@ pub(crate) async fn authenticate(
             let message = "this key is unknown or was revoked; see `throughline keys list`";
             return Err(GatewayError::new(401, message));
         }
+        Admission::Refused if credential.is_some() => {
+            let message = "the key in this request is not a key of this gateway: keys of the \
+                           gateway start with `tl_`; create one with `throughline keys create`";
+            return Err(GatewayError::new(401, message));
+        }
         Admission::Refused => {
             let message =
                 "this gateway requires an API key; create one with `throughline keys create`";

@@ -38,14 +38,14 @@ impl Sink for HttpSink {
 }
 
 /// A URL for POST requests, with its client and headers.
-pub(super) struct PostTarget {
+pub(crate) struct PostTarget {
     client: Client,
     url: Url,
     headers: HeaderMap,
 }
 
 impl PostTarget {
-    pub(super) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
+    pub(crate) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
         let url = web::parse(url).map_err(|problem| InvalidSink(format!("`url` {problem}")))?;
         let headers = web::headers(headers)
             .map_err(|problem| InvalidSink(format!("the configuration {problem}")))?;
@@ -53,7 +53,7 @@ impl PostTarget {
         Ok(Self { client, url, headers })
     }
 
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         kind: &'static str,
         key: Option<String>,
