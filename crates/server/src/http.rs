@@ -3,6 +3,8 @@
 //! The fallback handles the paths that a router cannot distinguish: Gemini's `{model}:verb`, ids
 //! that contain slashes, and the paths that two dialects share.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
 use axum::Router;
@@ -14,6 +16,9 @@ use axum::http::{HeaderMap, Method, Version};
 use axum::response::Response;
 use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::service::Service as HyperService;
+use hyper_util::service::TowerToHyperService;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
 
@@ -112,6 +117,11 @@ impl Server {
 }
 
 impl ServerHandle {
+    /// Builds the service of a listening socket.
+    pub(crate) fn service(&self) -> HttpService {
+        HttpService { router: self.router(), handle: self.clone() }
+    }
+
     /// Builds the router that serves all paths with the current server.
     pub fn router(&self) -> Router {
         let mut router = Router::new()
@@ -141,6 +151,33 @@ impl ServerHandle {
             });
         }
         router.fallback(serve_any).with_state(self.clone())
+    }
+}
+
+/// Serves the requests of a connection. The paths of model calls are matched here, because the
+/// layers of the router take several microseconds per request.
+#[derive(Clone)]
+pub(crate) struct HttpService {
+    handle: ServerHandle,
+    router: Router,
+}
+
+impl HyperService<HttpRequest<Incoming>> for HttpService {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: HttpRequest<Incoming>) -> Self::Future {
+        let is_fixed = |fixed: &&(&str, Wire, GatewayRoute)| fixed.0 == request.uri().path();
+        let fixed = FIXED_PATHS.iter().find(is_fixed).filter(|_| request.method() == Method::POST);
+        let Some((_, wire, route)) = fixed else {
+            return Box::pin(TowerToHyperService::new(self.router.clone()).call(request));
+        };
+        let server = self.handle.current();
+        Box::pin(async move {
+            let classified = Some((wire.clone(), route.clone()));
+            Ok(serve_gateway(&server, request.map(Body::new), classified).await)
+        })
     }
 }
 

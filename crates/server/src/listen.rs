@@ -13,7 +13,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::header::HOST;
 use axum::http::uri::{PathAndQuery, Scheme};
 use axum::http::{Request, Uri};
@@ -24,7 +23,6 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use throughline_replay::Replay;
 use tokio::net::TcpStream;
@@ -32,7 +30,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::http::ServerHandle;
+use crate::http::{HttpService, ServerHandle};
 pub use crate::listen::listener::GatewayListener;
 use crate::listen::socket::{ClientSocket, ClientStream};
 pub use crate::listen::tls::{SharedTls, TlsError, TlsSettings};
@@ -74,7 +72,7 @@ async fn serve_until(
     // A reload replaces this server.
     drop(server);
     let limits = operations.limits;
-    let mut connections = Connections::new(handle.router(), Arc::clone(&replay), limits);
+    let mut connections = Connections::new(handle.service(), Arc::clone(&replay), limits);
     let mut settling = JoinSet::new();
     settling.spawn(settle_periodically(Arc::clone(&operations)));
     if let Some(agents) = &agents {
@@ -127,7 +125,7 @@ async fn serve_until(
 /// The open connections, and what a new connection needs.
 struct Connections {
     builder: Builder<TokioExecutor>,
-    router: Router,
+    service: HttpService,
     replay: Arc<Replay>,
     limits: Limits,
     shutdown: GracefulShutdown,
@@ -135,18 +133,15 @@ struct Connections {
 }
 
 impl Connections {
-    fn new(router: Router, replay: Arc<Replay>, limits: Limits) -> Self {
+    fn new(service: HttpService, replay: Arc<Replay>, limits: Limits) -> Self {
         let (shutdown, tasks) = (GracefulShutdown::new(), JoinSet::new());
-        Self { builder: builder(&limits), router, replay, limits, shutdown, tasks }
+        Self { builder: builder(&limits), service, replay, limits, shutdown, tasks }
     }
 
     /// Serves a new connection in its own task.
     fn open(&mut self, stream: ClientStream, tls: Option<Arc<ServerConfig>>) {
         let (replay, limits) = (Arc::clone(&self.replay), self.limits);
-        let service = ClientService {
-            router: TowerToHyperService::new(self.router.clone()),
-            is_tls: tls.is_some(),
-        };
+        let service = ClientService { service: self.service.clone(), is_tls: tls.is_some() };
         let Some(tls) = tls else {
             let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
             let connection =
@@ -170,22 +165,22 @@ impl Connections {
     }
 }
 
-/// Passes the requests of one connection to the router.
+/// Serves the requests of one connection.
 struct ClientService {
-    router: TowerToHyperService<Router>,
+    service: HttpService,
     is_tls: bool,
 }
 
 impl Service<Request<Incoming>> for ClientService {
     type Response = Response;
     type Error = Infallible;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+    type Future = <HttpService as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if self.is_tls {
             add_https_scheme(&mut request);
         }
-        self.router.call(request)
+        self.service.call(request)
     }
 }
 
