@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
-use throughline_json::Name;
 pub(crate) use throughline_store::without_password;
 use throughline_store::{Journal, MasterKey, Options, Page, open};
 use tokio::runtime::{Builder, Runtime};

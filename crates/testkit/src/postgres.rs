@@ -82,6 +82,7 @@ impl Cluster {
     }
 
     /// Starts a synchronous replica of this server.
+    #[must_use]
     pub fn start_replica(&self) -> Self {
         Self::parse(&script(&["replica".as_ref(), &self.folder]))
     }

@@ -13,7 +13,7 @@ use crate::listen_address::{InvalidListenAddress, ListenAddress};
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// Address to listen on: HOST:PORT, :PORT for all interfaces, or unix:/PATH for a Unix socket;
+    /// Address to listen on: HOST:PORT, :PORT for all interfaces, or `unix:/PATH` for a Unix socket;
     /// port 0 picks a free port; overrides the configuration
     #[arg(long, value_name = "ADDRESS", value_parser = serve_address)]
     pub(crate) listen: Option<ListenAddress>,

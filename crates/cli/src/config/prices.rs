@@ -134,10 +134,10 @@ fn complete(Price { input, output, cached, written }: Price) -> Option<TokenPric
 fn published(provider: &str, model: &str, at: Timestamp) -> Option<Known> {
     let named = PUBLISHED_NAMES.iter().find(|(name, _)| *name == provider);
     let named = named.map_or(provider, |(_, published)| published);
-    let bare = model.rsplit('/').next().unwrap_or(model);
+    let short_name = model.rsplit('/').next().unwrap_or(model);
     let known = Calculator::bundled().find_provider(Some(named), None).ok().flatten();
     let named = known.map(|_| named);
-    let mut lookups = [(named, model), (named, bare)].into_iter();
+    let mut lookups = [(named, model), (named, short_name)].into_iter();
     let lookup = lookups.find(|lookup| token_prices(*lookup, 1, at).is_some())?;
     let base = token_prices(lookup, 1, at)?;
     let mut price = Known::flat(base);

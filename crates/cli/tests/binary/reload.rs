@@ -97,11 +97,11 @@ fn twenty_reloads_under_load_fail_no_call() {
             })
         })
         .collect();
-    for number in 1..=20 {
+    for number in 1..=20_u32 {
         let seen = calls.load(Ordering::Relaxed);
-        replace(&store, "throughline.toml", &route(targets[number % 2]));
+        replace(&store, "throughline.toml", &route(targets[number as usize % 2]));
         serving.signal("HUP");
-        until("a reload", || reloads(&serving, "config", "applied") >= number as u32);
+        until("a reload", || reloads(&serving, "config", "applied") >= number);
         until("a call after the reload", || calls.load(Ordering::Relaxed) > seen + 3);
     }
     stop.store(true, Ordering::Relaxed);
@@ -242,7 +242,7 @@ fn slow_provider(go_on: Receiver<()>) -> String {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut head = [0; 65536];
+        let mut head = vec![0; 65536];
         assert_ne!(stream.read(&mut head).unwrap(), 0);
         let chunk = |text: &str| {
             format!(

@@ -168,7 +168,8 @@ fn parts_of_two_messages_are_never_joined() {
 #[test]
 fn equal_parts_are_found_in_messages_of_every_length() {
     for count in [1, 2, 15, 16, 17, 40] {
-        let part = |at: usize| format!(r#"{{"type":"text","text":"word {}"}}"#, at % 3);
+        let part =
+            |at: usize| format!(r#"{{"type":"text","text":"sentence {} of the message"}}"#, at % 3);
         let parts: Vec<String> = (0..count).map(part).collect();
         let message = parse(&format!(r#"{{"id":"m","content":[{}],"end":true}}"#, parts.join(",")));
         let tree = message.tree();
@@ -180,7 +181,7 @@ fn equal_parts_are_found_in_messages_of_every_length() {
             .elements()
             .enumerate()
             .map(|(at, part)| {
-                let body = Body::Text(format!("word {}", at % 3).into());
+                let body = Body::Text(format!("sentence {} of the message", at % 3).into());
                 let place = ItemPosition::new(0, at);
                 let id = ItemId::from_position("", place);
                 let mut item = Item::new(id, place, Role::Assistant, body);
@@ -192,7 +193,7 @@ fn equal_parts_are_found_in_messages_of_every_length() {
             .collect();
         let stored = store_items(&items);
         assert!(stored.iter().all(|stored| !stored.holds_siblings), "{count} parts");
-        let own = |at: usize| stored[at].json.as_str().matches("word").count();
+        let own = |at: usize| stored[at].json.as_str().matches("sentence").count();
         assert!((0..count).all(|at| own(at) == 1), "{count} parts");
         assert_eq!(again(&items), items, "{count} parts");
     }

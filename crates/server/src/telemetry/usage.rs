@@ -74,8 +74,8 @@ impl Price {
     /// Returns the cost of this usage in trillionths of a dollar, which is exact even for a single
     /// token.
     pub fn of(&self, usage: &Usage) -> u64 {
-        let tiers = self.tiers.iter().flatten().filter(|tier| usage.input > tier.above);
-        let prices = tiers.last().map_or(self.base, |tier| tier.prices);
+        let mut tiers = self.tiers.iter().flatten().filter(|tier| usage.input > tier.above);
+        let prices = tiers.next_back().map_or(self.base, |tier| tier.prices);
         let parts = [
             (prices.input, usage.uncached_input()),
             (prices.cached, usage.cached),

@@ -206,7 +206,8 @@ async fn official_clients_do_not_repeat_a_request_after_a_spent_budget() {
             [("python", "spent_budget.py", &python[..]), ("node", "spent_budget.mjs", &NODE[..])]
         {
             for client in clients {
-                let run = official::run(language, script, &url, "budget", &[client]);
+                let clients = [*client];
+                let run = official::run(language, script, &url, "budget", &clients);
                 let Some(output) = run.await else { continue };
                 let (out, err) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
                 let name = format!("{language}/{client}, {period}");

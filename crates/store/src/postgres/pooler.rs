@@ -45,13 +45,13 @@ impl Server {
         params: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Error> {
         let types = self.parameter_types(client, sql).await?;
-        let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
+        let parameters: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
         // The first poll sends all three messages, in this order. If this future is dropped later,
         // the transaction still ends.
         let (begun, rows, ended) = tokio::join!(
             biased;
             client.batch_execute(BEGIN),
-            client.query_typed(sql, &typed),
+            client.query_typed(sql, &parameters),
             client.batch_execute("COMMIT"),
         );
         begun?;

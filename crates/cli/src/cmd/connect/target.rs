@@ -1,6 +1,6 @@
 //! The target of a client's connection: the gateway's address, the models and the key.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::args::Connect;
 use crate::clients::{ClientEntry, KeyKind};

@@ -173,7 +173,7 @@ async fn assert_client_certificates(
     let admin = client(&format!("{}?sslmode=disable", cluster.url)).await;
     admin.batch_execute("CREATE ROLE certified SUPERUSER LOGIN").await.unwrap();
     let url = |files: Option<&(PathBuf, PathBuf)>| {
-        let (certificate, key) = files.unzip();
+        let (certificate, key) = files.map(|(certificate, key)| (certificate, key)).unzip();
         let shown = |name: &str, file: Option<&PathBuf>| {
             file.map(|file| format!("&{name}={}", file.display())).unwrap_or_default()
         };
