@@ -240,7 +240,7 @@ async fn providers_of_the_callers_key_are_listed_to_their_callers() {
     let gateway = ListGateway::open(anthropic_list()).await;
     let has_gpt = |ids: Vec<String>| ids.iter().any(|id| id.starts_with("gpt-"));
     assert!(!has_gpt(gateway.ids("alpha", &[]).await));
-    assert!(has_gpt(gateway.ids("alpha", &[("api-key", "sk-own")]).await));
+    assert!(has_gpt(gateway.ids("alpha", &[("api-key", "sk-proj-own")]).await));
     let anthropic = [ANTHROPIC[0], ("api-key", "sk-own")];
     assert!(!has_gpt(gateway.ids("alpha", &anthropic).await));
     assert!(gateway.providers.paths.lock().unwrap().iter().all(|(_, has_key)| !has_key));

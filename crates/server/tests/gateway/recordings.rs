@@ -155,7 +155,7 @@ impl RecordingGateway {
             keyring: Arc::new(NameKeys),
             directory: Arc::<RecordedProvider>::clone(&provider),
             // The recorded clients name files that were never uploaded here.
-            passthrough: Passthrough::new(["/*"]).unwrap(),
+            passthrough: Passthrough::new(["/*", "gs://*"]).unwrap(),
             ..GatewayOptions::of(ReplayMode::Repair)
         };
         let (url, journal, folder) =
