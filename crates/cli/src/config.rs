@@ -1,7 +1,8 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`,
-//! `pool`, `key` and `tracing` parse the text. `changes` compares two versions of the file. This module reads the file and the environment variables.
+//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`, `key`
+//! and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's variables. `changes`
+//! compares two versions of the file. This module reads the file and the environment variables.
 
 mod builtin;
 mod catalog;
@@ -9,6 +10,7 @@ mod changes;
 pub(crate) mod environment;
 pub(crate) mod file;
 mod key;
+mod opentelemetry;
 pub(crate) mod pool;
 pub(crate) mod prices;
 mod provider;

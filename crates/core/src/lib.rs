@@ -15,6 +15,7 @@ mod completed_call;
 mod egress;
 mod fate;
 mod format;
+pub mod gen_ai;
 mod identity;
 mod item;
 mod item_json;

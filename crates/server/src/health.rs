@@ -9,7 +9,7 @@ use crate::gateway::Gateway;
 use crate::object::object;
 use crate::openapi;
 use crate::response::GatewayResponse;
-use crate::telemetry::{BudgetLimit, BudgetUnit, UsageAmount, UsageKey};
+use crate::telemetry::{BudgetLimit, BudgetUnit, MetricsFormat, UsageAmount, UsageKey};
 
 /// Content security policy of the API documentation, which uses inline styles and loads nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
@@ -43,6 +43,7 @@ pub(crate) async fn private_endpoint(
     caller: &Caller,
     method: &str,
     path: &str,
+    accept: Option<&str>,
 ) -> Option<GatewayResponse> {
     // The server sends the response to `HEAD` without its body.
     let method = if method == "HEAD" { "GET" } else { method };
@@ -50,8 +51,9 @@ pub(crate) async fn private_endpoint(
         ("GET", "/metrics") => {
             let operations = &gateway.operations;
             let (retries, sockets) = (gateway.upstream.retries(), operations.open_sockets());
-            let text = operations.metrics.render(retries, sockets);
-            Some(GatewayResponse::text("text/plain; version=0.0.4; charset=utf-8", text))
+            let format = MetricsFormat::for_accept(accept);
+            let text = operations.metrics.render(format, retries, sockets);
+            Some(GatewayResponse::text(format.content_type(), text))
         }
         ("GET", "/v1/throughline/usage") => Some(usage(gateway, caller).await),
         ("GET", "/v1/throughline/token") => {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRef, Request as HttpRequest, State};
-use axum::http::header::CONTENT_ENCODING;
+use axum::http::header::{ACCEPT, CONTENT_ENCODING};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Version};
 use axum::response::Response;
@@ -332,8 +332,9 @@ async fn respond(
         }
         Err(problem) => return reject(gateway, &error_wire, &problem),
     };
-    if let Some(response) = health::private_endpoint(gateway, &caller, method, &request.path).await
-    {
+    let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let private = health::private_endpoint(gateway, &caller, method, &request.path, accept);
+    if let Some(response) = private.await {
         return response;
     }
     let path = parts.uri.path();

@@ -13,7 +13,7 @@
 //! | `allowance.rs` | the limits of a key, and the errors when they are reached |
 //! | `budget.rs`, `budget/` | budgets and rates that hold over all nodes |
 //! | `rate_window.rs` | the requests of a key in the last minute, on this node |
-//! | `metrics.rs` | all metrics, for Prometheus |
+//! | `metrics.rs` | all metrics, for Prometheus and in OpenTelemetry's conventions |
 //! | `log.rs` | one line for each call |
 //! | `outage.rs` | behaviour while the store fails, and the key cache for that time |
 //! | `trace.rs` | the span of a call in its caller's trace |
@@ -58,8 +58,8 @@ use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 pub use crate::telemetry::log::{Level, Log, NullLog};
 pub(crate) use crate::telemetry::memory::MemoryReservation;
 pub(crate) use crate::telemetry::meter::Meter;
-pub(crate) use crate::telemetry::metrics::Metrics;
 pub use crate::telemetry::metrics::ReloadKind;
+pub(crate) use crate::telemetry::metrics::{Metrics, MetricsFormat};
 pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::scope::{BYTES_OF_A_TOKEN, RequestScope};

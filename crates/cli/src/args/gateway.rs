@@ -27,6 +27,9 @@ pub(crate) struct Serve {
     /// Accept requests from other machines even while no API keys exist
     #[arg(long)]
     pub(crate) allow_open: bool,
+    /// If no API keys exist, create one and write it to this file, readable only by this user
+    #[arg(long, value_name = "FILE")]
+    pub(crate) first_key_file: Option<PathBuf>,
     /// Minimum level of the JSON log lines on standard error: off, error, warn, info or debug;
     /// overrides the configuration
     #[arg(long, value_name = "LEVEL", value_parser = log_level)]

@@ -133,9 +133,9 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
         put("tracing.log_data", tracing.log_data.to_string());
         put("tracing.redact", tracing.redact.to_string());
         for sink in &tracing.sinks {
-            let header = sink.header.as_ref().map(|(name, _)| format!(", {name}: {MASK}"));
-            let (kind, header) = (sink.kind.as_str(), header.unwrap_or_default());
-            put(&format!("tracing.sinks.{}", sink.name), format!("{kind} to {}{header}", sink.to));
+            let headers = sink.headers.iter().map(|(name, _)| format!(", {name}: {MASK}"));
+            let (kind, headers) = (sink.kind.as_str(), headers.collect::<String>());
+            put(&format!("tracing.sinks.{}", sink.name), format!("{kind} to {}{headers}", sink.to));
         }
     }
     for (key, name) in

@@ -2,6 +2,7 @@
 
 pub(crate) mod bind;
 mod budget_webhook;
+mod first_key;
 mod keyring;
 mod lines;
 pub(crate) mod parts;
@@ -59,7 +60,13 @@ async fn serve(
     how.durability = config.gateway.capture;
     let journal = open(&url, &how).await.map_err(|error| open_failure(error, &url))?;
     let start = Startup { options, journal: &journal, store: &without_password(&url) };
-    let served = start.answer(config, snapshot, script).await;
+    let served = async {
+        if let Some(file) = &options.first_key_file {
+            first_key::create_if_none(&journal, file).await?;
+        }
+        start.answer(config, snapshot, script).await
+    };
+    let served = served.await;
     let closed = journal.close().await.map_err(|error| open_failure(error, &url));
     served.and(closed)
 }

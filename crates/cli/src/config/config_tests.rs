@@ -447,7 +447,7 @@ fn invalid_trace_sinks_are_reported() {
     let ParsedConfig { config, errors, .. } = read(&hosted, Catalog::builtin(), &variables);
     assert!(errors.is_empty());
     let hosted = &config.tracing.sinks[0];
-    let header = hosted.header.as_ref().unwrap();
+    let header = &hosted.headers[0];
     let bearer = format!("Bearer {}", variables("WORK_KEY").unwrap());
     assert_eq!((&*hosted.to, &*header.0), (throughline_trace::COGNIPEER_URL, "authorization"));
     assert_eq!(header.1.reveal(), bearer);
@@ -457,7 +457,7 @@ fn invalid_trace_sinks_are_reported() {
     let tracing = config.tracing;
     assert!(tracing.is_on() && !tracing.log_data && tracing.redact);
     assert_eq!((tracing.mode.as_str(), tracing.patience), ("streaming", Duration::from_secs(2)));
-    let header = tracing.sinks[0].header.as_ref().unwrap();
+    let header = &tracing.sinks[0].headers[0];
     assert_eq!((&*header.0, header.1.reveal()), ("x-key", variables("WORK_KEY").unwrap().as_str()));
 }
 

@@ -26,7 +26,7 @@ use super::settings::{
     AgentSettings, CAPTURE_MODES, GatewaySettings, PREFIX_POLICIES, Price, Prices, REPLAY_MODES,
     STORE_FAILURES, ServerSettings, StoreSettings, Timeouts, TlsFiles,
 };
-use super::tracing;
+use super::{opentelemetry, tracing};
 use crate::amount;
 use crate::args::LOG_LEVELS;
 
@@ -148,6 +148,7 @@ fn fill(
         .section("tracing", notes)
         .map(|section| tracing::read(&section, notes))
         .unwrap_or_default();
+    opentelemetry::apply(&mut config.tracing, notes.variables);
     // The caller loads the catalog. Here, the table is only checked.
     if let Some(section) = root.section("catalog", notes) {
         drop(catalog::settings(&section, notes));

@@ -27,6 +27,7 @@ mod keys;
 mod listen;
 mod master_key;
 mod nodes;
+mod packaging;
 mod redaction;
 mod reload;
 mod reports;

@@ -19,6 +19,7 @@ use crate::sync::lock;
 use crate::telemetry::budget::BudgetReservation;
 use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::memory::MemoryReservation;
+use crate::telemetry::metrics::CallFacts;
 use crate::telemetry::trace::TraceContext;
 use crate::telemetry::usage::{UsageAmount, UsageKey};
 use crate::telemetry::{Telemetry, log};
@@ -164,8 +165,8 @@ impl RequestScope {
     /// Starts a span if tracing is enabled, in the caller's trace or in a new trace. The span is
     /// then named in the request headers for the provider.
     pub(crate) fn start_span(&self, headers: &mut Vec<(Name, Name)>) {
-        if self.telemetry.traces.is_some()
-            && let Some(trace) = TraceContext::new(headers)
+        if let Some(traces) = &self.telemetry.traces
+            && let Some(trace) = TraceContext::new(headers, &**traces)
         {
             self.trace.get_or_init(|| trace);
         }
@@ -218,6 +219,8 @@ impl CallReport {
     pub(super) fn write(self) {
         let Self { telemetry, record, trace, end, slot, budget } = self;
         let mut record = lock(&record);
+        // Estimated usage is charged, but not reported as the provider's.
+        let reported = record.usage.filter(|usage| record.is_whole && usage.total() > 0);
         record.usage = used_tokens(&record);
         let mut used = UsageAmount::default();
         if let (Some(usage), Some(provider), Some(model)) =
@@ -232,7 +235,9 @@ impl CallReport {
             budget.settle(&used);
         }
         let took = end.duration_since(record.arrived);
-        telemetry.metrics.count(&record, &used, took);
+        let span = trace.as_ref().and_then(TraceContext::sampled_span);
+        let facts = CallFacts { used: &used, reported, took, end, span };
+        telemetry.metrics.count(&record, &facts);
         if let Some(traces) = &telemetry.traces
             && let Some(ended) = trace.and_then(|trace| trace.report(&record, took))
         {

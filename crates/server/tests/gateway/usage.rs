@@ -74,7 +74,7 @@ async fn key_holder_can_read_its_usage() {
         gateway
             .metric("throughline_cost_usd_total{provider=\"raw\",model=\"claude-sonnet-4-5\"}")
             .await,
-        "0.000420"
+        "0.00042"
     );
     assert_eq!(gateway.metric("throughline_captures_total").await, "4");
     assert_eq!(gateway.metric("throughline_call_seconds_count{").await, "4");
