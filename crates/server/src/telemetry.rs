@@ -51,7 +51,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, read_body};
 pub use crate::telemetry::budget::{BudgetAlerts, budget_log, budget_reset};
-pub(crate) use crate::telemetry::budget::{BudgetLimit, BudgetUnit};
+pub(crate) use crate::telemetry::budget::{BudgetDenial, BudgetLimit, BudgetUnit};
 pub(crate) use crate::telemetry::cpu_pool::{CpuPool, LARGE};
 pub(crate) use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
@@ -163,7 +163,13 @@ impl Telemetry {
         limits: Limits,
     ) -> Result<Self, RandomnessError> {
         Ok(Self {
-            meter: Meter::new(Arc::clone(&store), prices, clock, Claims::new_turn_id()?.0),
+            meter: Meter::new(
+                Arc::clone(&store),
+                prices,
+                clock,
+                Arc::clone(&log),
+                Claims::new_turn_id()?.0,
+            ),
             store,
             metrics: Metrics::default(),
             log,

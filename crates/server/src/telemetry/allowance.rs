@@ -68,15 +68,36 @@ impl Meter {
         admission: &Admission,
         reached: &[RouteTarget],
     ) -> GatewayResult<()> {
-        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(()) };
+        match self.used_up(admission).await? {
+            Some((_, problem)) => Err(problem),
+            None => self.check_prices(admission, reached),
+        }
+    }
+
+    /// Returns a budget of a key that is used up, with the error for the caller.
+    pub(crate) async fn used_up(
+        &self,
+        admission: &Admission,
+    ) -> GatewayResult<Option<(BudgetDenial, GatewayError)>> {
+        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(None) };
         if !allowance.is_budget() {
-            return Ok(());
+            return Ok(None);
         }
         let before = self.used_before(tenant, id).await.map_err(|error| unread(&error))?;
         let limits = limits_of(allowance);
         self.budgets.set_soft_percent(tenant, id, allowance.soft_percent);
         let checked = self.budgets.check((tenant, id), &limits, &before).await;
-        checked.map_err(|error| unread(&error))?.map_err(|denial| self.refusal(id, denial))?;
+        let denial = checked.map_err(|error| unread(&error))?.err();
+        Ok(denial.map(|denial| (denial, self.refusal(id, denial))))
+    }
+
+    /// Checks that these models have a price if the key has a budget in dollars.
+    pub(crate) fn check_prices(
+        &self,
+        admission: &Admission,
+        reached: &[RouteTarget],
+    ) -> GatewayResult<()> {
+        let Admission::Key { id, allowance, .. } = admission else { return Ok(()) };
         let free = reached
             .iter()
             .find(|one| self.price(&one.charged_provider(), &one.model).is_none())

@@ -6,8 +6,9 @@
 //! nodes never exceed a limit together with the recorded usage, because every grant is written
 //! under the condition that no other node has written since the last read.
 //!
-//! Usage exceeds a limit only if calls use more than was estimated. If a node crashes, its lease
-//! expires after 30 seconds, and other nodes can use the unused part again.
+//! Usage exceeds a limit only if calls use more than was estimated, and by model calls of agent
+//! runs: they reserve nothing, and are checked before and charged after the call. If a node crashes,
+//! its lease expires after 30 seconds, and other nodes can use the unused part again.
 //!
 //! | file | contents |
 //! |---|---|
@@ -39,6 +40,7 @@ use crate::telemetry::budget::account::{
 pub(crate) use crate::telemetry::budget::account::{BudgetDenial, BudgetLimit, BudgetUnit};
 pub use crate::telemetry::budget::account::{budget_log, budget_reset};
 use crate::telemetry::budget::slice::BudgetSlice;
+use crate::telemetry::log::{Level, Log};
 use crate::telemetry::usage::UsageAmount;
 
 /// Number of records between two checkpoints.
@@ -90,14 +92,20 @@ struct KeyBudget {
 pub(crate) struct Budgets {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    log: Arc<dyn Log>,
     alerts: Option<Arc<dyn BudgetAlerts>>,
     node: Name,
     keys: Mutex<HashMap<(Tenant, Name), Arc<KeyBudget>>>,
 }
 
 impl Budgets {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, node: Name) -> Self {
-        Self { store, clock, alerts: None, node, keys: Mutex::default() }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        log: Arc<dyn Log>,
+        node: Name,
+    ) -> Self {
+        Self { store, clock, log, alerts: None, node, keys: Mutex::default() }
     }
 
     pub(crate) fn set_alerts(&mut self, alerts: Arc<dyn BudgetAlerts>) {
@@ -201,20 +209,33 @@ impl Budgets {
     }
 
     /// Reports the usage of all keys and returns unused parts of leases. `is_last` is set on
-    /// shutdown.
+    /// shutdown. If keys fail, the others are still reported, and the first error is returned.
     pub(crate) async fn report(&self, is_last: bool) -> StoreResult<()> {
         let keys: Vec<_> =
             lock(&self.keys).iter().map(|(id, key)| (id.clone(), Arc::clone(key))).collect();
+        let mut reported = Ok(());
         for ((tenant, key), budget) in keys {
-            let _turn = budget.turn.lock().await;
-            for _ in 0..ATTEMPTS {
-                let change = lock(&budget.slice).report(is_last, &self.node, self.now());
-                let Some(change) = change else { break };
-                if self.write(&tenant, &key, &budget, change).await? {
-                    break;
-                }
-                self.refresh(&tenant, &key, &budget).await?;
+            let done = self.report_key(&tenant, &key, &budget, is_last).await;
+            reported = reported.and(done);
+        }
+        reported
+    }
+
+    async fn report_key(
+        &self,
+        tenant: &Tenant,
+        key: &Name,
+        budget: &KeyBudget,
+        is_last: bool,
+    ) -> StoreResult<()> {
+        let _turn = budget.turn.lock().await;
+        for _ in 0..ATTEMPTS {
+            let change = lock(&budget.slice).report(is_last, &self.node, self.now());
+            let Some(change) = change else { break };
+            if self.write(tenant, key, budget, change).await? {
+                break;
             }
+            self.refresh(tenant, key, budget).await?;
         }
         Ok(())
     }
@@ -222,10 +243,12 @@ impl Budgets {
     /// Reads the records that other nodes have written.
     async fn refresh(&self, tenant: &Tenant, key: &Name, budget: &KeyBudget) -> StoreResult<()> {
         let (owner, log) = budget_log(tenant, key);
-        let (seen, mut account, mut summed) = {
+        let (seen, mut account, mut summed, lease) = {
             let slice = lock(&budget.slice);
-            (slice.seen, slice.account.clone(), slice.summed)
+            (slice.seen, slice.account.clone(), slice.summed, slice.lease().clone())
         };
+        // A write of this node that the store did not acknowledge.
+        let mut own = None;
         let mut after = seen.unwrap_or_default();
         if seen.is_none() {
             let Some(head) = self.store.log(&owner, &log).await? else {
@@ -252,6 +275,11 @@ impl Budgets {
                     (KIND, Some(content)) => {
                         if let Some(change) = BudgetChange::parse(content) {
                             account.apply(&change);
+                            if let BudgetChange::Lease(change) = change
+                                && change.lease == lease
+                            {
+                                own = Some(change);
+                            }
                         }
                     }
                     (kind::CHECKPOINT, _) => summed = record.seq,
@@ -261,6 +289,9 @@ impl Budgets {
         }
         let mut slice = lock(&budget.slice);
         (slice.account, slice.seen, slice.summed) = (account, Some(pages.after), summed);
+        if let Some(own) = own {
+            slice.confirm(&own);
+        }
         Ok(())
     }
 
@@ -323,20 +354,25 @@ impl Budgets {
         Ok(true)
     }
 
-    /// Sends an alert that a key has reached the soft limit of a budget.
+    /// Logs that a key has reached the soft limit of a budget, and sends an alert.
     fn alert(&self, tenant: &Tenant, key: &Name, limit: &BudgetLimit, spent: u64) {
-        let Some(alerts) = &self.alerts else { return };
         let window = limit.period.window(self.now());
         // Amounts in dollars are in millionths, as everywhere else in the API.
         let (unit, divisor) = match limit.unit {
             BudgetUnit::PicoUsd => ("micro_usd", 1_000_000),
             BudgetUnit::Tokens | BudgetUnit::Requests => (limit.unit.as_str(), 1),
         };
-        alerts.alert(object! {
+        let message = object! {
             "type": "budget.soft_limit", "tenant": tenant.0, "key": key, "unit": unit,
             "period": limit.period.as_str(), "limit": limit.most / divisor,
             "used": spent / divisor, "window_start": window.start, "window_end"? window.end,
-        });
+        };
+        if self.log.wants(Level::Warn) {
+            self.log.write(Level::Warn, &message);
+        }
+        if let Some(alerts) = &self.alerts {
+            alerts.alert(message);
+        }
     }
 }
 

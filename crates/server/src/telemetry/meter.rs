@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::records::{RecordPages, StoreResult, commit_with_entry};
 use crate::sync::lock;
 use crate::telemetry::budget::Budgets;
+use crate::telemetry::log::Log;
 use crate::telemetry::rate_window::RateWindow;
 use crate::telemetry::usage::{
     self, Price, Prices, UsageAmount, UsageKey, UsageRow, UsageRows, usage_log,
@@ -67,9 +68,10 @@ impl Meter {
         store: Arc<dyn Store>,
         prices: Arc<dyn Prices>,
         clock: Arc<dyn Clock>,
+        log: Arc<dyn Log>,
         node: Name,
     ) -> Self {
-        let budgets = Budgets::new(Arc::clone(&store), clock, node.clone());
+        let budgets = Budgets::new(Arc::clone(&store), clock, log, node.clone());
         let (book, minutes, turn) =
             (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
         Self { store, prices, node, book, minutes, budgets, turn }

@@ -5,7 +5,7 @@
 //! tenant at most once a second, so a change takes effect after about a second.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use throughline_core::{Append, Batch, LogId, Store as _, StoreError, Tenant};
@@ -34,7 +34,8 @@ struct TenantChanges {
     read: Option<Instant>,
     /// The last record that was read.
     seen: u64,
-    limits: HashMap<Name, KeyLimits>,
+    /// Shared, because every check of a key reads it.
+    limits: Arc<HashMap<Name, KeyLimits>>,
 }
 
 impl LimitChanges {
@@ -108,7 +109,7 @@ impl Journal {
                 let change = id.zip(limits.and_then(|limits| KeyLimits::read(&limits)));
                 let (id, limits) = change
                     .ok_or_else(|| corrupt!("the changed limits of an API key are invalid"))?;
-                known.limits.insert(id, limits);
+                Arc::make_mut(&mut known.limits).insert(id, limits);
             }
         }
         let mut all = self.limits.lock();

@@ -26,7 +26,6 @@ impl BudgetWebhook {
 
 impl BudgetAlerts for BudgetWebhook {
     fn alert(&self, message: Json) {
-        self.log.write(Level::Warn, &message);
         if !self.webhook.send(&message) {
             report(&*self.log, "too many alerts are waiting");
         }

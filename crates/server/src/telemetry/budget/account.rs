@@ -190,6 +190,11 @@ impl BudgetAccount {
         unused.fold(0, |sum: u64, amount| sum.saturating_add(amount.unused()))
     }
 
+    /// Returns whether the state contains a lease. Old leases are forgotten.
+    pub(super) fn has_lease(&self, lease: &Name) -> bool {
+        self.leases.contains_key(lease)
+    }
+
     /// Returns the amounts of a lease in a window, according to the log.
     pub(super) fn amount(&self, lease: &Name, limit: &LimitWindow) -> LeaseAmount {
         let lease = self.leases.get(lease).and_then(|lease| lease.amounts.get(limit));

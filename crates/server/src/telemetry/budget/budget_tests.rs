@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::telemetry::budget::slice::LEASE;
+use crate::telemetry::log::NullLog;
 
 struct TestClock(Mutex<Timestamp>);
 
@@ -36,6 +37,16 @@ impl Clock for TestClock {
 }
 
 struct Alerts(Mutex<Vec<String>>);
+
+impl Log for Alerts {
+    fn wants(&self, _: Level) -> bool {
+        true
+    }
+
+    fn write(&self, _: Level, line: &Json) {
+        lock(&self.0).push(line.as_str().to_owned());
+    }
+}
 
 impl BudgetAlerts for Alerts {
     fn alert(&self, message: Json) {
@@ -64,8 +75,17 @@ async fn open_url(url: &str) -> Journal {
 }
 
 fn node(store: &Journal, clock: &Arc<TestClock>, name: &str) -> Budgets {
+    node_with_log(store, clock, name, Arc::new(NullLog))
+}
+
+fn node_with_log(
+    store: &Journal,
+    clock: &Arc<TestClock>,
+    name: &str,
+    log: Arc<dyn Log>,
+) -> Budgets {
     let store: Arc<dyn Store> = Arc::new(store.clone());
-    Budgets::new(store, Arc::clone(clock) as Arc<dyn Clock>, name.into())
+    Budgets::new(store, Arc::clone(clock) as Arc<dyn Clock>, log, name.into())
 }
 
 async fn reserve(
@@ -169,6 +189,8 @@ async fn limits_can_be_raised_lowered_and_reset() {
     assert!(is_spent(&reserve(&node, total(100), 20).await));
     reserve(&node, total(200), 20).await.unwrap().settle(&amount(20));
     assert!(is_spent(&reserve(&node, total(100), 1).await), "lowered below the usage");
+    // Usage that a node reports after a reset counts after the reset.
+    node.report(true).await.unwrap();
     reset(&store).await;
     assert!(is_spent(&reserve(&node, total(100), 101).await));
     reserve(&node, total(100), 100).await.unwrap().settle(&amount(100));
@@ -329,6 +351,90 @@ async fn soft_limit_sends_one_alert_per_period() {
     reserve(&nodes[0], limit, 90).await.unwrap().settle(&amount(90));
     nodes[0].report(true).await.unwrap();
     assert_eq!(lock(&alerts.0).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn soft_limit_is_logged_without_a_webhook() {
+    let (folder, clock) = (Folder::new("soft-log"), TestClock::at("2026-11-18T12:00:00Z"));
+    let (store, lines) = (open(&folder).await, Arc::new(Alerts(Mutex::default())));
+    let log = Arc::clone(&lines) as Arc<dyn Log>;
+    let (limit, node) = (tokens(BudgetPeriod::Day, 100), node_with_log(&store, &clock, "one", log));
+    node.set_soft_percent(&"acme".into(), &KEY.into(), Some(80));
+    reserve(&node, limit, 90).await.unwrap().settle(&amount(90));
+    node.report(true).await.unwrap();
+    let written = lock(&lines.0).clone();
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert!(written[0].contains(r#""type":"budget.soft_limit""#), "{written:?}");
+}
+
+/// The log forgets a lease ten minutes after it expires, but the node still has the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_of_a_forgotten_lease_counts_once() {
+    let (folder, clock) = (Folder::new("forgotten"), TestClock::at("2026-11-18T12:00:00Z"));
+    let store = open(&folder).await;
+    let limit = tokens(BudgetPeriod::Day, 1000);
+    let (one, two) = (node(&store, &clock, "one"), node(&store, &clock, "two"));
+    let call_two = async |used: u64| {
+        reserve(&two, limit, used).await.unwrap().settle(&amount(used));
+        two.report(true).await.unwrap();
+    };
+    reserve(&one, limit, 30).await.unwrap().settle(&amount(30));
+    one.report(true).await.unwrap();
+    clock.advance(Duration::from_mins(11));
+    call_two(10).await;
+    reserve(&one, limit, 5).await.unwrap().settle(&amount(5));
+    one.report(true).await.unwrap();
+    assert_eq!(status(&store, &clock, limit).await, (45, 0), "a call after the pause");
+    clock.advance(Duration::from_mins(11));
+    call_two(10).await;
+    one.spend(&"acme".into(), &KEY.into(), &amount(7));
+    one.report(true).await.unwrap();
+    assert_eq!(status(&store, &clock, limit).await, (62, 0), "a run after the pause");
+    // A call that lasts longer than the log remembers the lease.
+    let call = reserve(&one, limit, 20).await.unwrap();
+    one.spend(&"acme".into(), &KEY.into(), &amount(1));
+    one.report(true).await.unwrap();
+    clock.advance(Duration::from_mins(11));
+    call_two(10).await;
+    call.settle(&amount(15));
+    one.report(true).await.unwrap();
+    one.report(true).await.unwrap();
+    assert_eq!(status(&store, &clock, limit).await, (88, 0), "a call during the pause");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn total_budget_that_is_added_later_counts_the_usage_before_it() {
+    let (folder, clock) = (Folder::new("later"), TestClock::at("2026-11-18T12:00:00Z"));
+    let (store, tenant, key) = (open(&folder).await, Tenant::from("acme"), Name::from(KEY));
+    let node = node(&store, &clock, "one");
+    let reserve_after = async |limit, need: u64, before: u64| {
+        node.reserve((&tenant, &key), &[limit], &amount(need), &amount(before)).await.unwrap()
+    };
+    let day = tokens(BudgetPeriod::Day, 1000);
+    reserve_after(day, 80, 0).await.unwrap().settle(&amount(80));
+    let total = tokens(BudgetPeriod::Total, 100);
+    assert!(is_spent(&reserve_after(total, 21, 80).await));
+    assert!(reserve_after(total, 20, 80).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_attempt_is_not_refused_by_the_request_rate() {
+    let (folder, clock) = (Folder::new("repeated"), TestClock::at("2026-11-18T12:00:00Z"));
+    let (store, tenant, key) = (open(&folder).await, Tenant::from("acme"), Name::from(KEY));
+    let node = node(&store, &clock, "one");
+    let rate = BudgetLimit { unit: BudgetUnit::Requests, period: BudgetPeriod::Minute, most: 1 };
+    let limits = [rate, tokens(BudgetPeriod::Total, 1000)];
+    let reserve_calls = async |calls: u64| {
+        let need = UsageAmount { calls, ..amount(100) };
+        let before = UsageAmount::default();
+        node.reserve((&tenant, &key), &limits, &need, &before).await.unwrap()
+    };
+    drop(reserve_calls(1).await.unwrap());
+    assert!(reserve_calls(0).await.is_ok(), "the same request to another target");
+    assert!(is_spent(&reserve_calls(1).await), "another request");
+    // The lease has expired, so the node must plan it again.
+    clock.advance(Duration::from_secs(40));
+    assert!(reserve_calls(0).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]

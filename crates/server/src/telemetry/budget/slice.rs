@@ -55,6 +55,9 @@ struct SliceRow {
     granted: u64,
     /// What calls that ended have used.
     spent: u64,
+    /// The part of `spent` that the log contains. The log forgets a lease some time after it
+    /// expires, so the node remembers what it has reported.
+    reported: u64,
     /// What calls in progress have reserved.
     reserved: u64,
 }
@@ -98,12 +101,19 @@ impl BudgetSlice {
         is_new.then(|| self.before.as_ref().map_or(0, |before| limit.unit.of(before)))
     }
 
-    /// Sets the limits that apply, and the usage before the first lease if it was not set before.
-    /// After a change of the limits, the unused part of the lease is returned.
+    /// Sets the limits that apply. After a change of the limits, the usage before the first lease
+    /// is set again, and the unused part of the lease is returned.
     pub(super) fn adopt(&mut self, limits: &[BudgetLimit], before: &UsageAmount) {
         self.before.get_or_insert(*before);
         if self.limits != limits {
             self.limits = limits.to_vec();
+            self.before = Some(*before);
+            if self.seen.is_some() {
+                // `before` includes what runs have used of totals that the log does not contain.
+                let new = self.limits.iter().filter(|limit| self.base(limit).is_some());
+                let new: Vec<Name> = new.map(BudgetLimit::name).collect();
+                self.rows.retain(|(limit, _), row| row.reserved > 0 || !new.contains(limit));
+            }
             for row in self.rows.values_mut() {
                 row.granted = row.spent + row.reserved;
             }
@@ -121,8 +131,21 @@ impl BudgetSlice {
 
     /// Returns what calls of this node have used and the log does not contain yet.
     fn unreported(&self, key: &LimitWindow) -> u64 {
-        let spent = self.rows.get(key).map_or(0, |row| row.spent);
-        spent.saturating_sub(self.account.amount(&self.lease, key).spent)
+        self.rows.get(key).map_or(0, |row| row.spent.saturating_sub(row.reported))
+    }
+
+    /// Returns the name of the node's lease; empty before the first lease.
+    pub(super) fn lease(&self) -> &Name {
+        &self.lease
+    }
+
+    /// Remembers what the log contains of this node's lease.
+    pub(super) fn confirm(&mut self, change: &LeaseChange) {
+        for (key, amount) in &change.amounts {
+            if let Some(row) = self.rows.get_mut(key) {
+                row.reported = row.reported.max(amount.spent);
+            }
+        }
     }
 
     fn has_news(&self) -> bool {
@@ -190,7 +213,8 @@ impl BudgetSlice {
     }
 
     /// Prepares the slice for a change of the lease. A lease that has expired and is not in use
-    /// gets a new name.
+    /// gets a new name, and so does a lease that the log has forgotten: with the old name, the log
+    /// would count the reported usage again.
     fn prepare(&mut self, node: &str, now: u64) {
         let is_in_use = self.rows.values().any(|row| row.reserved > 0) || self.has_news();
         let is_expired = self.until < now;
@@ -199,6 +223,16 @@ impl BudgetSlice {
             self.lease = Name::from(format!("{node}-{}", self.leases));
             // Usage of runs before the first lease stays in the rows.
             self.rows.retain(|_, row| row.spent > 0 && self.leases == 1);
+        } else if !self.account.has_lease(&self.lease)
+            && self.rows.values().any(|row| row.reported > 0)
+        {
+            self.leases += 1;
+            self.lease = Name::from(format!("{node}-{}", self.leases));
+            for row in self.rows.values_mut() {
+                row.spent = row.spent.saturating_sub(row.reported);
+                row.granted = row.granted.saturating_sub(row.reported);
+                row.reported = 0;
+            }
         }
         for row in self.rows.values_mut() {
             let used = row.spent + row.reserved;
@@ -225,7 +259,10 @@ impl BudgetSlice {
             let left = limit.most.saturating_sub(taken);
             let need = limit.unit.of(need);
             let missing = need.saturating_sub(row.free());
-            if spent.saturating_add(need) > limit.most || spent >= limit.most {
+            // A repeated attempt of a request is not another request.
+            let is_repeated = limit.unit == BudgetUnit::Requests && need == 0;
+            let is_spent = spent.saturating_add(need) > limit.most || spent >= limit.most;
+            if is_spent && !is_repeated {
                 return Err(BudgetDenial::Spent { limit, spent, need });
             }
             if missing > left {
@@ -286,6 +323,7 @@ impl BudgetSlice {
                 row.granted = amount.granted;
             }
         }
+        self.confirm(change);
         self.account.apply(&BudgetChange::Lease(change.clone()));
         // Windows that are over are not needed once their calls have ended.
         let is_current = |key: &LimitWindow| {
