@@ -26,7 +26,7 @@ use crate::query::Stats;
 use crate::rejection::{Result, corrupt, invalid, target_has_store};
 use crate::row_mac::RowState;
 use crate::sql::values;
-use crate::sqlite::{Reserve, SCHEMA_VERSION, copy_to_file};
+use crate::sqlite::{Reserve, SCHEMA_VERSION, copy_to_file, lease_owner};
 
 /// Number of rows held in memory at a time. It is small, because each row may be large.
 const PAGE: i32 = 64;
@@ -99,8 +99,9 @@ pub struct MigrationReport {
 /// Copies the store at `source` to the empty database or new file `target`, and verifies both.
 ///
 /// The source is opened read-only. `options` must contain the master key of an encrypted source,
-/// which is also the master key of the target. If this call is interrupted, the target stays empty;
-/// repeat the call. Fails if another process writes to the source at the same time.
+/// which is also the master key of the target. If this call is interrupted, the target stays empty
+/// or holds a complete copy that is not verified yet; repeat the call before the target is used.
+/// Fails if another process writes to the source at the same time.
 pub async fn migrate(
     source: &str,
     target: &str,
@@ -175,7 +176,7 @@ async fn migrate_from(
 }
 
 /// Returns whether the target is a copy of the source, left by a migration that ended before it
-/// verified the copy.
+/// verified the copy. A change without a record, such as a fork, changes only the row sums.
 async fn is_same_store(source: &Journal, target: &str, options: &Options) -> bool {
     let options = Options { read_only: true, ..options.clone() };
     let Ok(target) = open_without_cleanup(target, &options, Reserve::Without).await else {
@@ -183,7 +184,7 @@ async fn is_same_store(source: &Journal, target: &str, options: &Options) -> boo
     };
     let is_same = target.public_key() == source.public_key()
         && matches!(
-            (source.backend.heads(None).await, target.backend.heads(None).await),
+            (source.ends().await, target.ends().await),
             (Ok(source), Ok(target)) if source == target
         );
     // The target was only read.
@@ -326,9 +327,10 @@ impl Journal {
         let Some(row) = rows.first() else { return Ok(()) };
         let (log, owner): (Name, Name) = (row.get(0)?, row.get(1)?);
         Err(invalid!(
-            "{} is in use: {owner} executes the run {log}; stop all gateways and agents that use \
-             it, and migrate again",
-            self.url()
+            "{} is in use: {} executes the run {log}; stop all gateways and agents that use it, \
+             and migrate again",
+            self.url(),
+            lease_owner(&owner)
         ))
     }
 }

@@ -10,6 +10,7 @@ use throughline_core::{
     Append, Batch, LogOpening, NewRecord, NewVaultTurn, PendingRequest, Receipt, Record,
     Store as _, StoreError, Tenant, VaultKey,
 };
+use throughline_json::Name;
 use throughline_testkit::{Folder, postgres_database};
 
 use super::{MigrationReport, MigrationStep, migrate};
@@ -172,6 +173,8 @@ async fn a_store_moves_to_postgres_and_back_with_equal_proofs() {
         for target in [database, url(&back)] {
             let journal = open(&target, &options).await.unwrap();
             assert_eq!(contents(&journal, &secret).await, before, "{target}");
+            let owners = journal.backend.query("SELECT owner FROM leases", &[]).await.unwrap();
+            assert_eq!(owners[0].get::<Name>(0).unwrap(), Name::from("node 1"), "{target}");
             capture(&journal, 99).await;
             let found = journal.find(&acme(), &[VaultKey::Claim("turn 99".into())]).await.unwrap();
             assert!(found.found[0].is_some());
@@ -207,7 +210,7 @@ async fn an_interrupted_migration_leaves_nothing_and_can_be_repeated() {
         for attempt in 0.. {
             let file = folder.join(format!("back-{attempt}.db"));
             let target = if to_postgres { self::database().await } else { url(&file) };
-            abort_copy(&source, &target, &options).await;
+            abort_at(MigrationStep::Copy, &source, &target, &options).await;
             let part = folder.join(format!("back-{attempt}.db.part"));
             while part.exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -222,20 +225,24 @@ async fn an_interrupted_migration_leaves_nothing_and_can_be_repeated() {
             }
         }
     }
+    // The rows are committed before the copy is verified.
+    let target = self::database().await;
+    abort_at(MigrationStep::VerifyTarget, &source, &target, &options).await;
+    assert!(!moved(&source, &target, &options).await.was_copied, "the copy is only verified");
 }
 
-/// Drops the future of a migration during the copy, as Ctrl-C does.
-async fn abort_copy(source: &str, target: &str, options: &Options) {
-    let copying = std::sync::Arc::new(tokio::sync::Notify::new());
-    let notify = std::sync::Arc::clone(&copying);
+/// Drops the future of a migration during a step, as Ctrl-C does.
+async fn abort_at(at: MigrationStep, source: &str, target: &str, options: &Options) {
+    let begun = std::sync::Arc::new(tokio::sync::Notify::new());
+    let notify = std::sync::Arc::clone(&begun);
     let progress = move |step, _: f64| {
-        if step == MigrationStep::Copy {
+        if step == at {
             notify.notify_one();
         }
     };
     tokio::select! {
         biased;
-        () = copying.notified() => {}
+        () = begun.notified() => {}
         ended = migrate(source, target, options, &progress) => panic!("{ended:?}"),
     }
 }
@@ -303,6 +310,13 @@ async fn a_migration_refuses_what_it_cannot_prove() {
     // A target that contains another store, or a store that was used since.
     open(&database, &options).await.unwrap().close().await.unwrap();
     let error = refused(&url(&file), &database, &options).await;
+    assert!(error.contains("already contains a store; a migration needs an empty"), "{error}");
+    let used = self::database().await;
+    moved(&url(&file), &used, &options).await;
+    let journal = open(&used, &options).await.unwrap();
+    journal.fork(&acme(), &"talk".into(), Some(3), &"later".into()).await.unwrap();
+    journal.close().await.unwrap();
+    let error = refused(&url(&file), &used, &options).await;
     assert!(error.contains("already contains a store; a migration needs an empty"), "{error}");
     std::fs::write(&to, b"").unwrap();
     let error = refused(&database, &url(&to), &options).await;

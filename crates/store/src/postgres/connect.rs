@@ -162,9 +162,9 @@ impl Server {
         sql: &str,
         params: &[Parameter<'_>],
     ) -> Result<Result<Vec<Row>, tokio_postgres::Error>> {
-        let mut client = self.pooled().await?;
+        let client = self.pooled().await?;
         if self.is_pooler {
-            return Ok(self.query_in_transaction(&mut client, sql, params).await);
+            return Ok(self.query_in_transaction(&client, sql, params).await);
         }
         let query = async { client.query(&client.prepare_cached(sql).await?, params).await };
         Ok(query.await)

@@ -1,5 +1,5 @@
 //! The empty database that a migration writes to. One transaction creates the tables and copies all
-//! rows, so an interrupted migration leaves the database empty.
+//! rows, so an interrupted migration leaves the database empty or with a complete copy.
 
 use std::pin::Pin;
 
@@ -89,8 +89,9 @@ fn complete(db: &BlockingTransaction<'_>, key: &RowKey) -> Result<()> {
         let sql = "SELECT throughline_replace($1, $2, NULL)";
         db.query(sql, &values![key.bytes(), WATERMARK])?;
     }
-    // Fences must not start again from 1, so the rows stay.
-    db.query("UPDATE leases SET until = 0", &[])?;
+    // Fences must not start again from 1, so the rows stay. SQLite adds a lease's duration to the
+    // owner's name, as a second line.
+    db.query("UPDATE leases SET until = 0, owner = split_part(owner, E'\\n', 1)", &[])?;
     for (table, _) in TABLES.iter().filter(|(_, columns)| columns.starts_with("id,")) {
         let sql = format!(
             "SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table} \

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 
 use crate::postgres::connect::Server;
 use crate::postgres::values::Parameter;
@@ -27,7 +27,7 @@ impl Server {
     /// Runs a statement on a connection that is not from the pool.
     pub(super) async fn query_on(
         &self,
-        client: &mut Client,
+        client: &Client,
         sql: &str,
         params: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Error> {
@@ -40,7 +40,7 @@ impl Server {
     /// Runs a statement in a transaction of its own, without session state.
     pub(super) async fn query_in_transaction(
         &self,
-        client: &mut Client,
+        client: &Client,
         sql: &str,
         params: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Error> {
@@ -62,15 +62,27 @@ impl Server {
     }
 
     /// Returns the types of a statement's parameters. The server infers them from a prepared
-    /// statement, which is closed before the transaction ends.
-    async fn parameter_types(&self, client: &mut Client, sql: &str) -> Result<Arc<[Type]>, Error> {
+    /// statement. One message prepares and removes it, so it is removed even if this future is
+    /// dropped before the response arrives.
+    async fn parameter_types(&self, client: &Client, sql: &str) -> Result<Arc<[Type]>, Error> {
         if let Some(types) = lock(&self.types).get(sql) {
             return Ok(Arc::clone(types));
         }
-        let transaction = client.transaction().await?;
-        let types: Arc<[Type]> = transaction.prepare(sql).await?.params().into();
-        transaction.commit().await?;
+        let inspect = format!(
+            "PREPARE throughline_inspected AS {sql}\n; \
+             SELECT unnest(parameter_types)::oid FROM pg_prepared_statements \
+             WHERE name = 'throughline_inspected'; DEALLOCATE throughline_inspected"
+        );
+        let messages = client.simple_query(&inspect).await?;
+        let types: Arc<[Type]> = messages.iter().filter_map(parameter_type).collect();
         lock(&self.types).insert(sql.to_owned(), Arc::clone(&types));
         Ok(types)
     }
+}
+
+/// Returns the type in a row with a type's id. The statements use only built-in types.
+fn parameter_type(message: &SimpleQueryMessage) -> Option<Type> {
+    let SimpleQueryMessage::Row(row) = message else { return None };
+    let id = row.get(0).and_then(|id| id.parse().ok());
+    Some(id.and_then(Type::from_oid).unwrap_or(Type::UNKNOWN))
 }

@@ -145,13 +145,13 @@ impl WriterConnection {
 
     /// Sends a group and returns the result of the commit function.
     async fn commit(
-        &mut self,
+        &self,
         server: &Server,
         params: &[Parameter<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         match &self.statement {
             Some(statement) => self.client.query(statement, params).await,
-            None => server.query_on(&mut self.client, &statement(), params).await,
+            None => server.query_on(&self.client, &statement(), params).await,
         }
     }
 }
@@ -268,7 +268,7 @@ impl PostgresWriter {
     async fn query(&mut self, sql: &str, params: &[Parameter<'_>]) -> Result<Vec<Row>> {
         let shared = Arc::clone(&self.shared);
         let connection = self.connection().await?;
-        let rows = shared.server.query_on(&mut connection.client, sql, params).await;
+        let rows = shared.server.query_on(&connection.client, sql, params).await;
         rows.map_err(|error| {
             if shared.server.needs_new_connection(&error) {
                 self.connection = None;

@@ -112,7 +112,21 @@ async fn nodes_share_server_connections_through_pgbouncer() {
         node.close().await.unwrap();
     }
 
-    // No statement or setting stays on the server's connections.
+    // No statement or setting stays on the server's connections, even if queries are dropped.
+    let node = Postgres::open(&url, &options, "w".into()).await.unwrap();
+    for polls in 0..60 {
+        let sql = format!("SELECT $1::bigint + {polls}");
+        let polled = async {
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = node.shared.server.query(&sql, &[&1_i64]) => {}
+            () = polled => {}
+        }
+    }
+    node.close().await.unwrap();
     let admin = client(&bouncer.direct).await;
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                  AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
