@@ -181,7 +181,8 @@ pub(crate) async fn simulator(config: &Config, script: Script) -> Result<Simulat
     Ok(simulator.context("cannot start the simulators")?)
 }
 
-fn config_router(config: &Config) -> ConfigRouter {
+/// Creates the router for the configured routes.
+pub(crate) fn config_router(config: &Config) -> ConfigRouter {
     ConfigRouter::new(config.routes.clone(), config.catalog.shared.clone())
 }
 

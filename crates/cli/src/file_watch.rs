@@ -1,8 +1,8 @@
 //! Detects changes of files by their metadata.
 //!
 //! A process compares the metadata once per second. This needs no operating system interface for
-//! file events. It also works on network file systems, with files that are replaced by a rename, and
-//! with the symbolic links of configuration volumes in Kubernetes.
+//! file events. It also works on network file systems, with files that are replaced by a rename,
+//! and with the symbolic links of configuration volumes in Kubernetes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,9 +50,14 @@ impl FileWatch {
         true
     }
 
-    /// Returns this watch if it watches `paths`, else a new watch.
-    pub(crate) fn or_new(self, paths: Vec<PathBuf>) -> Self {
-        if self.paths == paths { self } else { Self::new(paths) }
+    /// Returns whether the last check found a change that may not be complete.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Returns whether the watch is for these files.
+    pub(crate) fn is_for(&self, paths: &[PathBuf]) -> bool {
+        self.paths == paths
     }
 
     fn read(&self) -> Vec<Option<FileStamp>> {

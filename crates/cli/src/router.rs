@@ -53,6 +53,17 @@ impl ConfigRouter {
         Self { routes, catalog, configured, pools }
     }
 
+    /// Takes over the pools of the previous router whose settings are the same. They keep their
+    /// cooldowns and the numbers of their open requests.
+    pub(crate) fn with_pools_of(mut self, previous: &Self) -> Self {
+        for (settings, pool) in &mut self.pools {
+            if let Some((_, known)) = previous.pools.iter().find(|(known, _)| known == settings) {
+                *pool = Arc::clone(known);
+            }
+        }
+        self
+    }
+
     fn route_target(&self, provider: &str, model: &str) -> Option<RouteTarget> {
         let settings = self.routes.provider(provider)?;
         let catalog = self.catalog.current();

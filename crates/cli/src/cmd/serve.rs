@@ -31,13 +31,13 @@ use self::lines::JsonLog;
 use self::parts::{GatewayParts, load_tls};
 use self::reload::Reloader;
 use self::welcome::AccessMode;
-use crate::agent::{AgentModels, runner_with};
+use crate::agent::{AgentModels, config_router, runner_with};
 use crate::args::Serve;
 use crate::catalog_watch::{CatalogChange, watch};
 use crate::clock::SystemClock;
 use crate::cmd::sim::load_script;
 use crate::config::prices::PriceTable;
-use crate::config::{self, Config, ConfigSnapshot, ServerSettings, TlsFiles};
+use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
 use crate::listen_address::ListenAddress;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
@@ -82,17 +82,21 @@ fn apply_options(config: &mut Config, options: &Serve) {
     }
 }
 
-/// Refuses to serve other machines without keys, unless the operator allows it.
-async fn check_access(config: &Config, is_local: bool, journal: &Journal) -> Result<bool> {
-    let ServerSettings { listen, allow_open, .. } = &config.server;
-    let has_keys = journal.has_api_keys().await.context("cannot read the API keys")?;
-    if !is_local && !has_keys && !allow_open {
-        return Err(Failure::Usage(format!(
-            "{listen} is reachable from other machines, and there are no API keys: create a key \
-             with `throughline keys create`, or use --allow-open"
-        )));
-    }
-    Ok(has_keys)
+/// Returns whether the gateway may be served only with keys: other machines can connect to it, and
+/// the operator does not allow requests without a key.
+fn needs_keys(config: &Config, is_local: bool) -> bool {
+    !is_local && !config.server.allow_open
+}
+
+async fn has_keys(journal: &Journal) -> Result<bool> {
+    Ok(journal.has_api_keys().await.context("cannot read the API keys")?)
+}
+
+fn missing_keys(listen: &ListenAddress) -> Failure {
+    Failure::Usage(format!(
+        "{listen} is reachable from other machines, and there are no API keys: create a key with \
+         `throughline keys create`, or use --allow-open"
+    ))
 }
 
 /// What the start of a gateway needs beside its configuration.
@@ -108,7 +112,10 @@ impl Startup<'_> {
         let (listen, journal) = (&config.server.listen, self.journal);
         let address = ResolvedAddress::resolve(listen).await?;
         let is_local = address.is_local();
-        let has_keys = check_access(&config, is_local, journal).await?;
+        let has_keys = has_keys(journal).await?;
+        if needs_keys(&config, is_local) && !has_keys {
+            return Err(missing_keys(listen));
+        }
         let tls = load_shared_tls(&config)?;
         let BoundListener { mut listener, authority, file: socket_file } =
             address.bind(listen).await?;
@@ -123,14 +130,15 @@ impl Startup<'_> {
         let models = Arc::new(AgentModels::new(&config, Arc::clone(&upstream)));
         let runner = runner_with(Arc::clone(&models), journal);
         let agents = Arc::new(agent_api(&config, &parts, journal, runner, traces.clone()).await?);
-        let gateway = parts.gateway(&config, upstream)?;
+        let router = Arc::new(config_router(&config));
+        let gateway = parts.gateway(&config, Arc::clone(&router), upstream)?;
         let handle = ServerHandle::new(Server::new(gateway, Some(Arc::clone(&agents))));
         let url = format!("{}://{authority}", if tls.is_some() { "https" } else { "http" });
         let open = access_mode(has_keys, config.server.allow_open);
         text::write_styled(&welcome::welcome(&config, &url, self.store, open))?;
         let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
         // The first signal drains open streams; a second signal stops the gateway at once.
-        let hurry = async {
+        let hurry = async move {
             again.wait_for_stop().await;
             again.wait_for_stop().await;
         };
@@ -147,15 +155,18 @@ impl Startup<'_> {
             handle: handle.clone(),
             agents,
             models,
+            router,
             tls,
             is_local,
             config,
             started_with: snapshot,
         };
-        let serving = throughline_server::serve(handle, listener, signals.wait_for_stop(), hurry);
+        let stop = async move { signals.wait_for_stop().await };
+        // The server has its own task, so a reload that blocks its thread does not stop the server.
+        let serving = tokio::spawn(throughline_server::serve(handle, listener, stop, hurry));
         // The watchers end only if the runtime shuts down.
         tokio::select! {
-            () = serving => {}
+            served = serving => served.context("the server failed")?,
             ((), ()) = join(watching, reloader.run(hangup)) => {}
         }
         drop(socket_file);
@@ -218,7 +229,8 @@ async fn parts(
     })
 }
 
-/// Creates the agent API, which keeps its tools, caps and redaction while the configuration changes.
+/// Creates the agent API, which keeps its tools, caps and redaction while the configuration
+/// changes.
 async fn agent_api(
     config: &Config,
     parts: &GatewayParts,

@@ -28,16 +28,20 @@ impl GatewayParts {
 
     /// Builds a gateway. The redaction policy is that of `[redaction]` at startup, which the agent
     /// API adds.
-    pub(super) fn gateway(&self, config: &Config, upstream: Arc<dyn Upstream>) -> Result<Gateway> {
+    pub(super) fn gateway(
+        &self,
+        config: &Config,
+        router: Arc<ConfigRouter>,
+        upstream: Arc<dyn Upstream>,
+    ) -> Result<Gateway> {
         let patterns = config.gateway.passthrough.iter().map(|pattern| &**pattern);
         let passthrough = Passthrough::new(patterns);
         let passthrough = passthrough.map_err(|error| Failure::BadData(error.to_string()))?;
-        let catalog = config.catalog.shared.clone();
         Ok(Gateway {
             replay: Arc::clone(&self.replay),
             upstream,
-            directory: Arc::new(ConfigRouter::new(config.routes.clone(), catalog.clone())),
-            catalog,
+            directory: router,
+            catalog: config.catalog.shared.clone(),
             mode: config.gateway.replay,
             prefix: config.gateway.prefix,
             keyring: Arc::clone(&self.keyring),
