@@ -63,10 +63,13 @@ impl ProcessTraces {
         journal: &Journal,
         accepts_agent_sinks: bool,
     ) -> Result<Option<Arc<Self>>> {
-        if !settings.enabled || settings.sinks.is_empty() && !accepts_agent_sinks {
+        if !settings.enabled {
             return Ok(None);
         }
         let sinks = sinks(settings)?;
+        if sinks.is_empty() && !accepts_agent_sinks {
+            return Ok(None);
+        }
         let calls = CallTracer::new(sinks.clone());
         let tracer = Tracer::new(TracerOptions {
             store: Arc::new(journal.clone()),

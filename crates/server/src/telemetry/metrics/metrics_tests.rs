@@ -94,7 +94,14 @@ fn count(metrics: &Metrics, record: &CallRecord, span: Option<TraceParent>) {
 #[tokio::test]
 async fn metrics_have_stable_names_and_types() {
     let metrics = Metrics::default();
-    count(&metrics, &stream(), None);
+    let mut record = stream();
+    record.account = Some(Name::from("work"));
+    count(&metrics, &record, None);
+    metrics.count_cooldown(&Name::from("google"), "work");
+    metrics.count_reload(ReloadKind::Config, Some(Timestamp::UNIX_EPOCH));
+    let labels = [("type", Name::from(OTHER)), ("reason", Name::from(OTHER))];
+    metrics.transformations.get_or_create(&labels).inc();
+    metrics.verdicts.get_or_create(&[("verdict", Name::from("accept"))]).inc();
     let page = metrics.render(Prometheus, 3, 2);
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let mut types: Vec<(&str, &str)> = types.collect();
@@ -106,7 +113,7 @@ async fn metrics_have_stable_names_and_types() {
         "throughline_tokens_total{provider=\"google\",model=\"gemini-3-pro\",kind=\"thought\"} 5",
         "throughline_cost_usd_total{provider=\"google\",model=\"gemini-3-pro\"} 0.00014",
         "throughline_fates_total{fate=\"restored\"} 0",
-        "throughline_call_seconds_bucket{dialect=\"openai-chat\",provider=\"google\",le=\"1\"} 1",
+        "throughline_call_seconds_bucket{le=\"1\",dialect=\"openai-chat\",provider=\"google\"} 1",
         "throughline_retries_total 3",
         "throughline_open_websockets 2",
         "throughline_open_streams 0",
@@ -140,8 +147,9 @@ async fn gen_ai_metrics_have_the_attributes_and_buckets_of_the_conventions() {
         assert!(page.lines().any(|found| found == line), "{line} is not in {page}");
     }
     let bounds = |name: &str| -> Vec<f64> {
-        let prefix = format!("{name}_bucket{{{attributes}");
+        let prefix = format!("{name}_bucket{{");
         let lines = page.lines().filter(|line| line.starts_with(&prefix));
+        let lines = lines.filter(|line| line.contains(attributes));
         let lines = lines.filter(|line| !line.contains("output") && !line.contains("error_type"));
         let bound = |line: &str| line.split_once("le=\"")?.1.split_once('"')?.0.parse().ok();
         lines.filter_map(bound).filter(|bound: &f64| bound.is_finite()).collect()

@@ -1,5 +1,7 @@
 //! Renders metrics in the formats that Prometheus reads.
 
+use std::borrow::Cow;
+
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
@@ -65,11 +67,23 @@ fn to_prometheus(page: &str) -> String {
             let line = format!("# TYPE {name}{suffix} {kind}\n");
             converted.push_str(&line);
         } else if !line.starts_with('#') {
-            converted.push_str(&without_exemplar(line).replace(".0\"} ", "\"} "));
+            converted.push_str(&with_short_bound(without_exemplar(line)));
             converted.push('\n');
         }
     }
     converted
+}
+
+/// Removes the decimals of a whole bucket bound, which is the first label of its line.
+fn with_short_bound(line: &str) -> Cow<'_, str> {
+    let bucket = line.split_once("_bucket{le=\"");
+    let bound = bucket.and_then(|(name, rest)| Some((name, rest.split_once(".0\"")?)));
+    match bound {
+        Some((name, (whole, rest))) if whole.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Cow::Owned(format!("{name}_bucket{{le=\"{whole}\"{rest}"))
+        }
+        _ => Cow::Borrowed(line),
+    }
 }
 
 /// Removes the exemplar from the line of a sample. Label values may contain any text, so the search
@@ -114,10 +128,10 @@ mod tests {
     #[test]
     fn plain_text_has_no_exemplars_units_or_end_marker() {
         let open = "# HELP a_seconds Time.\n# TYPE a_seconds histogram\n# UNIT a_seconds seconds\n\
-            a_seconds_bucket{m=\"x\\\"} # {\",le=\"1.0\"} 2 # {trace_id=\"ab\"} 0.5\n\
+            a_seconds_bucket{le=\"1.0\",m=\"x\\\"} # {\"} 2 # {trace_id=\"ab\"} 0.5\n\
             # HELP b Number.\n# TYPE b counter\nb_total 3\nb_total{c=\"d # e\"} 4\n# EOF\n";
         let plain = "# HELP a_seconds Time.\n# TYPE a_seconds histogram\n\
-            a_seconds_bucket{m=\"x\\\"} # {\",le=\"1\"} 2\n\
+            a_seconds_bucket{le=\"1\",m=\"x\\\"} # {\"} 2\n\
             # HELP b_total Number.\n# TYPE b_total counter\nb_total 3\nb_total{c=\"d # e\"} 4\n";
         assert_eq!(to_prometheus(open), plain);
     }
