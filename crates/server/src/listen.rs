@@ -102,6 +102,8 @@ async fn serve_until(
             Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
+    // Probes over open connections must fail before new connections are refused.
+    operations.sockets.begin_drain();
     drop((listener, watchdog));
     let Connections { shutdown, mut tasks, .. } = connections;
     // A WebSocket is no connection of hyper any more.

@@ -79,9 +79,14 @@ impl SocketPool {
         *self.phase.borrow() != SocketPhase::Serving
     }
 
+    /// Starts no more responses.
+    pub(crate) fn begin_drain(&self) {
+        self.phase.send_replace(SocketPhase::Draining);
+    }
+
     /// Starts no more responses, and waits until all sockets are closed.
     pub(crate) async fn drain(&self) {
-        self.phase.send_replace(SocketPhase::Draining);
+        self.begin_drain();
         self.places.all_free().await;
     }
 
