@@ -13,8 +13,7 @@ use throughline_json::{Name, words};
 
 pub use crate::sink::file::FileSink;
 pub use crate::sink::http::HttpSink;
-pub(crate) use crate::sink::http::PostTarget;
-pub use crate::sink::otlp::{OtlpEncoding, OtlpOptions, OtlpSink};
+pub use crate::sink::otlp::OtlpSink;
 
 use crate::session::TraceBatch;
 use crate::span::Span;
@@ -105,8 +104,6 @@ pub struct SinkOptions {
     pub to: String,
     /// Headers sent with every request. Their values are secret.
     pub headers: Vec<(Name, Credential)>,
-    /// Further options of an OpenTelemetry collector.
-    pub otlp: OtlpOptions,
 }
 
 /// Address of Cognipeer's hosted console.
@@ -121,9 +118,8 @@ impl SinkOptions {
     /// Creates the options of a sink for Cognipeer's console with this API key. Set `to` for a
     /// console at another address.
     pub fn cognipeer(api_key: &Credential) -> Self {
-        let (to, headers) = (COGNIPEER_URL.to_owned(), vec![bearer(api_key)]);
-        let otlp = OtlpOptions::default();
-        Self { kind: SinkKind::Cognipeer, name: None, to, headers, otlp }
+        let to = COGNIPEER_URL.to_owned();
+        Self { kind: SinkKind::Cognipeer, name: None, to, headers: vec![bearer(api_key)] }
     }
 
     /// Checks the options and creates the sink.
@@ -138,9 +134,7 @@ impl SinkOptions {
             SinkKind::Http | SinkKind::Cognipeer => {
                 Box::new(HttpSink::new(name, &self.to, &self.headers)?)
             }
-            SinkKind::Otlp => {
-                Box::new(OtlpSink::new(name, &self.to, &self.headers, self.otlp.clone())?)
-            }
+            SinkKind::Otlp => Box::new(OtlpSink::new(name, &self.to, &self.headers)?),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Options of the doctor commands: `audit`, `repair`, `rules` and `explain`.
+//! Options of the doctor commands: `audit`, `repair`, `rules`, `explain` and `doctor`.
 
 use std::path::PathBuf;
 

@@ -304,7 +304,6 @@ fn help_has_examples_and_completions_are_printed() {
         "prune",
         "backup",
         "restore",
-        "migrate",
         "stats",
         "rotate",
     ] {

@@ -3,71 +3,20 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 /// Number of bytes that a client must send before the first deadline. This is the length of the
 /// HTTP/2 preface, and no valid HTTP/1.1 request is shorter.
 const PREFACE_BYTES: usize = 24;
 
-/// A connection of a client.
-pub(super) enum ClientStream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl ClientStream {
-    /// Performs the TLS handshake on a TCP connection. Other connections stay as they are.
-    pub(super) async fn encrypt(self, tls: Arc<ServerConfig>) -> io::Result<Self> {
-        match self {
-            Self::Tcp(stream) => {
-                let stream = TlsAcceptor::from(tls).accept(stream).await?;
-                Ok(Self::Tls(Box::new(stream)))
-            }
-            Self::Unix(_) | Self::Tls(_) => Ok(self),
-        }
-    }
-
-    /// Sends small writes at once. Otherwise each small write of a stream would wait for the
-    /// acknowledgement of the previous write.
-    fn disable_delay(&self) {
-        let result = match self {
-            Self::Tcp(stream) => stream.set_nodelay(true),
-            Self::Tls(stream) => stream.get_ref().0.set_nodelay(true),
-            Self::Unix(_) => Ok(()),
-        };
-        drop(result);
-    }
-
-    fn reader(&mut self) -> Pin<&mut (dyn AsyncRead + Send + Unpin)> {
-        match self {
-            Self::Tcp(stream) => Pin::new(stream),
-            Self::Unix(stream) => Pin::new(stream),
-            Self::Tls(stream) => Pin::new(&mut **stream),
-        }
-    }
-
-    fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
-        match self {
-            Self::Tcp(stream) => Pin::new(stream),
-            Self::Unix(stream) => Pin::new(stream),
-            Self::Tls(stream) => Pin::new(&mut **stream),
-        }
-    }
-}
-
-/// A connection with timeouts.
+/// A TCP connection with timeouts.
 pub(super) struct ClientSocket {
-    stream: ClientStream,
+    stream: TcpStream,
     /// How many of the first [`PREFACE_BYTES`] bytes have arrived.
     greeting: usize,
     /// The deadline for the first bytes, and later for a pending write.
@@ -78,8 +27,7 @@ pub(super) struct ClientSocket {
 }
 
 impl ClientSocket {
-    pub(super) fn new(stream: ClientStream, greeting: Duration, slow_reader: Duration) -> Self {
-        stream.disable_delay();
+    pub(super) fn new(stream: TcpStream, greeting: Duration, slow_reader: Duration) -> Self {
         Self { stream, greeting: 0, alarm: Box::pin(sleep(greeting)), slow_reader, waits: false }
     }
 
@@ -102,19 +50,6 @@ impl ClientSocket {
         }
         Poll::Pending
     }
-
-    /// Returns the result of a flush. TLS buffers writes, so the end of a response may be pending
-    /// here; other connections have no buffer.
-    fn check_flush_timeout(
-        &mut self,
-        context: &mut Context<'_>,
-        flushed: Poll<io::Result<()>>,
-    ) -> Poll<io::Result<()>> {
-        match self.stream {
-            ClientStream::Tls(_) => self.check_write_timeout(context, flushed),
-            ClientStream::Tcp(_) | ClientStream::Unix(_) => flushed,
-        }
-    }
 }
 
 impl AsyncRead for ClientSocket {
@@ -124,7 +59,7 @@ impl AsyncRead for ClientSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = self.stream.reader().poll_read(context, buffer);
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if self.greeting >= PREFACE_BYTES {
             return read;
         }
@@ -143,7 +78,7 @@ impl AsyncWrite for ClientSocket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = self.stream.writer().poll_write(context, bytes);
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.check_write_timeout(context, written)
     }
 
@@ -152,25 +87,19 @@ impl AsyncWrite for ClientSocket {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = self.stream.writer().poll_write_vectored(context, pieces);
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
         self.check_write_timeout(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            ClientStream::Tcp(stream) => stream.is_write_vectored(),
-            ClientStream::Unix(stream) => stream.is_write_vectored(),
-            ClientStream::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = self.stream.writer().poll_flush(context);
-        self.check_flush_timeout(context, flushed)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let closed = self.stream.writer().poll_shutdown(context);
-        self.check_flush_timeout(context, closed)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -16,16 +16,14 @@ use crate::error::GatewayError;
 use crate::object::object;
 use crate::records::StoreResult;
 use crate::sync::lock;
-use crate::telemetry::budget::BudgetReservation;
 use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::memory::MemoryReservation;
-use crate::telemetry::metrics::CallFacts;
 use crate::telemetry::trace::TraceContext;
 use crate::telemetry::usage::{UsageAmount, UsageKey};
 use crate::telemetry::{Telemetry, log};
 
 /// Assumed bytes per token if the provider reports no token count.
-pub(crate) const BYTES_OF_A_TOKEN: u64 = 4;
+const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Collects the facts of one request. Every task of the request holds a reference and
 /// [ends](Self::end) that reference. The last task to end reports the request; if the tasks are
@@ -42,8 +40,6 @@ pub(crate) struct RequestScope {
     room: Mutex<Option<MemoryReservation>>,
     /// Counts the request as open at its account.
     account: Mutex<Option<OpenRequest>>,
-    /// What the call has reserved from the limits of its key.
-    budget: Mutex<Option<BudgetReservation>>,
 }
 
 /// The report of a request that has ended. The request keeps its slot until the report is written,
@@ -54,7 +50,6 @@ pub(super) struct CallReport {
     trace: Option<TraceContext>,
     end: Instant,
     slot: PoolPermit,
-    budget: Option<BudgetReservation>,
 }
 
 impl RequestScope {
@@ -69,8 +64,8 @@ impl RequestScope {
         let record = CallRecord::new(caller.tenant.clone(), key, dialect.clone());
         let record = Arc::new(Mutex::new(record));
         let (trace, slot) = (OnceLock::new(), Some(slot));
-        let (room, account, budget) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
-        Arc::new(Self { telemetry, reports, record, trace, slot, room, account, budget })
+        let (room, account) = (Mutex::new(None), Mutex::new(None));
+        Arc::new(Self { telemetry, reports, record, trace, slot, room, account })
     }
 
     /// Ends the reference of one task. The last task to end reports the call.
@@ -99,7 +94,6 @@ impl RequestScope {
             record: Arc::clone(&self.record),
             trace: self.trace.take(),
             end: Instant::now(),
-            budget: lock(&self.budget).take(),
         })
     }
 
@@ -111,16 +105,6 @@ impl RequestScope {
     /// Counts the request as open at an account until the call ends or uses another account.
     pub(crate) fn hold_account(&self, open: Option<OpenRequest>) {
         *lock(&self.account) = open;
-    }
-
-    /// Returns the reservation of an earlier attempt. Returns whether there was one.
-    pub(crate) fn release_budget(&self) -> bool {
-        lock(&self.budget).take().is_some()
-    }
-
-    /// Holds what the call has reserved until the call ends.
-    pub(crate) fn hold_budget(&self, reservation: Option<BudgetReservation>) {
-        *lock(&self.budget) = reservation;
     }
 
     /// Releases the memory that was needed only to decode and prepare the request. The received and
@@ -165,8 +149,8 @@ impl RequestScope {
     /// Starts a span if tracing is enabled, in the caller's trace or in a new trace. The span is
     /// then named in the request headers for the provider.
     pub(crate) fn start_span(&self, headers: &mut Vec<(Name, Name)>) {
-        if let Some(traces) = &self.telemetry.traces
-            && let Some(trace) = TraceContext::new(headers, &**traces)
+        if self.telemetry.traces.is_some()
+            && let Some(trace) = TraceContext::new(headers)
         {
             self.trace.get_or_init(|| trace);
         }
@@ -217,10 +201,8 @@ fn used_tokens(record: &CallRecord) -> Option<Usage> {
 impl CallReport {
     /// Charges the usage, counts the call, ends the call's span, logs the call, and frees its slot.
     pub(super) fn write(self) {
-        let Self { telemetry, record, trace, end, slot, budget } = self;
+        let Self { telemetry, record, trace, end, slot } = self;
         let mut record = lock(&record);
-        // Estimated usage is charged, but not reported as the provider's.
-        let reported = record.usage.filter(|usage| record.is_whole && usage.total() > 0);
         record.usage = used_tokens(&record);
         let mut used = UsageAmount::default();
         if let (Some(usage), Some(provider), Some(model)) =
@@ -231,13 +213,8 @@ impl CallReport {
             let (provider, model) = (provider.clone(), model.clone());
             telemetry.meter.charge(UsageKey { tenant, key, provider, model }, &used);
         }
-        if let Some(budget) = budget {
-            budget.settle(&used);
-        }
         let took = end.duration_since(record.arrived);
-        let span = trace.as_ref().and_then(TraceContext::sampled_span);
-        let facts = CallFacts { used: &used, reported, took, end, span };
-        telemetry.metrics.count(&record, &facts);
+        telemetry.metrics.count(&record, &used, took);
         if let Some(traces) = &telemetry.traces
             && let Some(ended) = trace.and_then(|trace| trace.report(&record, took))
         {

@@ -11,7 +11,6 @@
 )]
 
 mod append;
-mod budgets;
 mod call_records;
 mod catalog;
 mod chain;

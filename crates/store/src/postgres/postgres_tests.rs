@@ -2,12 +2,9 @@
 //! throughline-store`.
 
 mod commits;
-mod failover;
 mod faults;
 mod nodes;
 mod packs;
-mod pgbouncer;
-mod tls;
 mod whole;
 
 use std::collections::HashMap;

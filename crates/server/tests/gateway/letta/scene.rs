@@ -18,7 +18,7 @@ use throughline_core::{
 };
 use throughline_json::{Json, Name};
 use throughline_server::{
-    Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps, TokenPrices,
+    Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -312,8 +312,7 @@ struct CentPrices;
 
 impl Prices for CentPrices {
     fn price(&self, _: &str, _: &str) -> Option<Price> {
-        let input = 100_000_000;
-        Some(Price::flat(TokenPrices { input, cached: input, written: input, output: 0 }))
+        Some(Price { input: 100_000_000, cached: 100_000_000, written: 100_000_000, output: 0 })
     }
 
     fn version(&self) -> &'static str {
