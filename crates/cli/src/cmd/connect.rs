@@ -91,7 +91,8 @@ fn write(client: &ClientEntry, target: &ConnectTarget) -> Result<()> {
     }
     let planned = client.files.iter().map(|file| plan(client, file, target));
     let planned: Vec<PlannedFile> = planned.collect::<Result<_>>()?;
-    // A refused key would make every request fail. A gateway that does not run can be started later.
+    // A refused key would make every request fail. A gateway that does not run can be started
+    // later.
     let problem = match probe(target)? {
         GatewayStatus::Ready => None,
         GatewayStatus::Unavailable(problem) => Some(problem),

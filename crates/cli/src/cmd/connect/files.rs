@@ -2,8 +2,8 @@
 //!
 //! A record beside the file states whether the file existed and which bytes were written. `--undo`
 //! restores the former bytes only if the file still has these bytes, or with `--force`, which keeps
-//! a copy of the changed file. The backup and the record stay until `--undo`, so that further writes
-//! keep the state before the first one.
+//! a copy of the changed file. The backup and the record stay until `--undo`, so that further
+//! writes keep the state before the first one.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Write as _};
