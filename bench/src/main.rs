@@ -16,7 +16,7 @@
 //! | `storage.rs` | WAL pages, written bytes and growth of the store |
 //! | `postgres.rs` | the gateway with its store on PostgreSQL |
 //! | `streams.rs` | a thousand concurrent streams |
-//! | `profile.rs` | time of the stages of a request |
+//! | `profile.rs` | CPU time of a request by mode and by stage |
 //! | `fidelity.rs`, `fidelity_table.rs` | how well gateways preserve reasoning |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
@@ -78,8 +78,8 @@ pub(crate) struct Options {
     /// Measure only the latency of a probe during abuse
     #[arg(long)]
     abuse: bool,
-    /// Measure only the time of each stage of a request; needs a gateway that was built with the
-    /// cargo feature `profile`
+    /// Measure only where the CPU time of a request is spent; the time of each stage needs a
+    /// gateway that was built with the cargo feature `profile`
     #[arg(long, conflicts_with = "abuse")]
     profile: bool,
     /// Measure only how well the gateways preserve reasoning

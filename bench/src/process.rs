@@ -22,6 +22,9 @@ use crate::procfs::{self, ProcessStat};
 /// Prefix of the output line that contains a server's address.
 const LISTENS: &str = "http://";
 
+/// Name of the thread that writes to the store. The kernel keeps the first 15 bytes of a name.
+const WRITER: &str = "throughline-wri";
+
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves requests in this process on a free port. Prints the address on the first line of output.
@@ -88,6 +91,28 @@ pub(crate) struct Server {
     child: Child,
 }
 
+/// CPU times of a server, or of one request to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuTimes {
+    pub(crate) all: Duration,
+    /// The part that the kernel used.
+    pub(crate) system: Duration,
+    /// The part that the thread that writes to the store used.
+    pub(crate) writer: Duration,
+}
+
+impl CpuTimes {
+    /// Returns the CPU times per request since an earlier measurement.
+    pub(crate) fn per_request(self, earlier: Self, requests: usize) -> Self {
+        let requests = requests.max(1) as u32;
+        Self {
+            all: self.all.saturating_sub(earlier.all) / requests,
+            system: self.system.saturating_sub(earlier.system) / requests,
+            writer: self.writer.saturating_sub(earlier.writer) / requests,
+        }
+    }
+}
+
 impl Server {
     /// Starts a second process of this executable that runs one of the servers.
     pub(crate) async fn start_self(arguments: &[&str]) -> anyhow::Result<Self> {
@@ -147,6 +172,15 @@ impl Server {
     /// Returns the CPU time that the server has used, in steps of 10 milliseconds.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         Ok(ProcessStat::read(self.id)?.cpu_time)
+    }
+
+    /// Returns the CPU time of the server's parts, in steps of 10 milliseconds.
+    pub(crate) fn cpu_times(&self) -> anyhow::Result<CpuTimes> {
+        let ProcessStat { cpu_time, system_time, .. } = ProcessStat::read(self.id)?;
+        let threads = procfs::threads(self.id)?;
+        let writers = threads.iter().filter(|thread| thread.name == WRITER);
+        let writer = writers.map(|thread| thread.cpu_time).sum();
+        Ok(CpuTimes { all: cpu_time, system: system_time, writer })
     }
 
     /// Returns the resident memory in bytes.

@@ -18,6 +18,8 @@ pub(crate) struct ProcessStat {
     pub(crate) parent: u32,
     /// CPU time of the process, in steps of 10 milliseconds.
     pub(crate) cpu_time: Duration,
+    /// The part of the CPU time that the kernel used, for example for network and disk access.
+    pub(crate) system_time: Duration,
     /// CPU time of the children that have exited.
     pub(crate) exited_children_cpu_time: Duration,
 }
@@ -39,9 +41,21 @@ impl ProcessStat {
             name: name.to_owned(),
             parent: number(1)?,
             cpu_time: TICK * (number(11)? + number(12)?),
+            system_time: TICK * number(12)?,
             exited_children_cpu_time: TICK * (number(13)? + number(14)?),
         })
     }
+}
+
+/// Returns the threads of a process. Their CPU times are those of the threads.
+pub(crate) fn threads(id: u32) -> anyhow::Result<Vec<ProcessStat>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{id}/task"))? {
+        // A thread may end at any time, so skip threads that cannot be read.
+        let stat = fs::read_to_string(entry?.path().join("stat"));
+        found.extend(stat.ok().and_then(|stat| ProcessStat::parse(id, &stat)));
+    }
+    Ok(found)
 }
 
 /// Returns all processes of this machine.

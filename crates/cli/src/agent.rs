@@ -9,7 +9,7 @@ mod hint;
 mod program;
 mod prompts;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -181,7 +181,8 @@ pub(crate) async fn simulator(config: &Config, script: Script) -> Result<Simulat
     Ok(simulator.context("cannot start the simulators")?)
 }
 
-fn config_router(config: &Config) -> ConfigRouter {
+/// Creates the router for the configured routes.
+pub(crate) fn config_router(config: &Config) -> ConfigRouter {
     ConfigRouter::new(config.routes.clone(), config.catalog.shared.clone())
 }
 
@@ -199,22 +200,62 @@ fn store_ports(journal: &Journal) -> Ports {
 
 /// Creates a runner over a store with the configured models and prices.
 pub(crate) fn runner(config: &Config, journal: &Journal, upstream: Arc<dyn Upstream>) -> Runner {
-    let models = models(config, upstream);
-    let mut runner = Runner::new(Arc::new(journal.clone()), Arc::new(models), store_ports(journal));
-    let prices = PriceTable::with(config.prices.clone());
-    runner.costs = Some(Arc::new(PriceEstimator { prices, router: config_router(config) }));
+    runner_with(Arc::new(AgentModels::new(config, upstream)), journal)
+}
+
+/// Creates a runner over a store with these models.
+pub(crate) fn runner_with(models: Arc<AgentModels>, journal: &Journal) -> Runner {
+    let store = Arc::new(journal.clone());
+    let mut runner = Runner::new(store, Arc::clone(&models) as _, store_ports(journal));
+    runner.costs = Some(models);
     runner
 }
 
-/// Estimates the cost of model calls with the price table.
-struct PriceEstimator {
+/// The models of agents, and their prices. A reload of the configuration replaces the models for
+/// new calls.
+pub(crate) struct AgentModels {
+    current: RwLock<Arc<ConfiguredModels>>,
     prices: PriceTable,
+}
+
+struct ConfiguredModels {
+    models: EndpointModels,
     router: ConfigRouter,
 }
 
-impl CostEstimator for PriceEstimator {
+impl ConfiguredModels {
+    fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Self {
+        Self { models: models(config, upstream), router: config_router(config) }
+    }
+}
+
+impl AgentModels {
+    pub(crate) fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Self {
+        let current = Arc::new(ConfiguredModels::new(config, upstream));
+        let prices = PriceTable::with(config.prices.clone());
+        Self { current: RwLock::new(current), prices }
+    }
+
+    /// Replaces the models. Calls in progress keep theirs, and the prices do not change.
+    pub(crate) fn replace(&self, config: &Config, upstream: Arc<dyn Upstream>) {
+        let new = Arc::new(ConfiguredModels::new(config, upstream));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    fn current(&self) -> Arc<ConfiguredModels> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ModelRegistry for AgentModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        self.current().models.model(name)
+    }
+}
+
+impl CostEstimator for AgentModels {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        let target = self.router.reach(model).ok()?.into_iter().next()?;
+        let target = self.current().router.reach(model).ok()?.into_iter().next()?;
         let price = self.prices.price(&target.charged_provider(), &target.model)?;
         // `Price::of` returns millionths of a micro-dollar.
         #[expect(clippy::cast_precision_loss, reason = "a sum of dollars needs fewer digits")]

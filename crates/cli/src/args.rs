@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Create a store from a backup and its key file
     Restore(Restore),
+    /// Copy a store from SQLite to PostgreSQL or back, and verify both
+    Migrate(Migrate),
     /// Print the size of a store and the number of its Threads, runs and records
     #[command(after_help = include_str!("args/help/stats.md"))]
     Stats(CommonArgs),
@@ -124,9 +126,11 @@ pub(crate) enum Command {
     /// Export the traces of runs
     #[command(subcommand)]
     Traces(Traces),
+    /// Test a configuration against its providers and its store
+    Check(CheckArgs),
     /// Print details of this installation for a bug report; the output contains no secrets
-    #[command(after_help = include_str!("args/help/doctor.md"))]
-    Doctor(CommonArgs),
+    #[command(alias = "doctor", after_help = include_str!("args/help/env.md"))]
+    Env(CommonArgs),
     /// Generate man pages
     Man(Man),
     /// Print a shell completion script

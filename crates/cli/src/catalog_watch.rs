@@ -1,22 +1,15 @@
 //! Applies a newly installed catalog to a running process.
-//!
-//! The process compares the file's metadata once per second. This needs no signal and no operating
-//! system interface for file events, and it also works on network file systems and mounted
-//! configuration volumes.
 
 use std::fmt;
-use std::time::Duration;
 
 use throughline_codec::{Catalog, CatalogUpdate, CatalogVersion};
 
 use crate::config::{CatalogFile, CatalogFileError, FileStamp, InstalledCatalog, check_version};
+use crate::file_watch::INTERVAL;
 
 #[cfg(test)]
 #[path = "catalog_watch_tests.rs"]
 mod catalog_watch_tests;
-
-/// Interval between two checks of the file.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change of the installed file.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,13 +1,16 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
 //! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`, `key`
-//! and `tracing` parse the text. This module reads the file and the environment variables.
+//! and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's variables. `changes`
+//! compares two versions of the file. This module reads the file and the environment variables.
 
 mod builtin;
 mod catalog;
+mod changes;
 pub(crate) mod environment;
 pub(crate) mod file;
 mod key;
+mod opentelemetry;
 pub(crate) mod pool;
 pub(crate) mod prices;
 mod provider;
@@ -32,11 +35,12 @@ pub(crate) use self::catalog::{
     CatalogFile, CatalogFileError, CatalogSettings, FileStamp, InstalledCatalog, check_version,
     read_bytes,
 };
+pub(crate) use self::changes::ConfigSnapshot;
 pub(crate) use self::file::price_table;
 pub(crate) use self::key::shown_variable;
-pub(crate) use self::routes::{Credential, Endpoint, PoolSettings, Routes};
+pub(crate) use self::routes::{Credential, Endpoint, PoolSettings, ProviderSettings, Routes};
 pub(crate) use self::settings::{
-    AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings,
+    AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings, TlsFiles,
 };
 pub(crate) use self::tracing::TracingSettings;
 
@@ -78,7 +82,28 @@ pub(crate) struct Config {
 
 /// Loads `file`. Without `file`, loads the first default file that exists, or returns the defaults.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
-    let file::ParsedConfig { config, errors, .. } = read_config(file)?;
+    without_errors(read_config(file)?)
+}
+
+/// Loads the same file as `load`, and returns the values as written in addition.
+pub(crate) fn load_snapshot(file: Option<&Path>) -> Result<(Config, ConfigSnapshot)> {
+    let (path, text) = read_text(file)?;
+    let snapshot = ConfigSnapshot::parse(&text);
+    Ok((without_errors(parse_with_catalog(path, &text))?, snapshot))
+}
+
+/// Loads the same file as `load` for a running process, which keeps the catalog in effect.
+pub(crate) fn reload(
+    file: Option<&Path>,
+    catalog: InstalledCatalog,
+) -> Result<(Config, ConfigSnapshot)> {
+    let (path, text) = read_text(file)?;
+    let snapshot = ConfigSnapshot::parse(&text);
+    Ok((without_errors(parse(path, &text, catalog))?, snapshot))
+}
+
+fn without_errors(parsed: file::ParsedConfig) -> Result<Config> {
+    let file::ParsedConfig { config, errors, .. } = parsed;
     if errors.is_empty() {
         return Ok(config);
     }
@@ -96,17 +121,27 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
 /// Reads the same file as `load` and returns the configuration with all its problems.
 pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
     let (path, text) = read_text(file)?;
+    Ok(parse_with_catalog(path, &text))
+}
+
+fn parse_with_catalog(path: Option<PathBuf>, text: &str) -> file::ParsedConfig {
     // The rest of the file may name providers of the installed catalog.
-    let settings = file::catalog_settings(&text, path.as_deref()).unwrap_or_default();
-    let catalog = InstalledCatalog::load(settings);
-    let mut parsed = file::read(&text, &catalog.shared.current(), &readable_variable);
+    let settings = file::catalog_settings(text, path.as_deref()).unwrap_or_default();
+    parse(path, text, InstalledCatalog::load(settings))
+}
+
+fn parse(path: Option<PathBuf>, text: &str, catalog: InstalledCatalog) -> file::ParsedConfig {
+    let mut parsed = file::read(text, &catalog.shared.current(), &readable_variable);
     if let Some(message) = catalog.warning() {
         let line = parsed.config.lines.get("catalog").copied().unwrap_or(1);
         parsed.warnings.insert(0, Problem { line, column: 1, message });
     }
+    if let (Some(files), Some(path)) = (&mut parsed.config.server.tls, &path) {
+        files.resolve(path);
+    }
     parsed.config.file = path;
     parsed.config.catalog = catalog;
-    Ok(parsed)
+    parsed
 }
 
 /// Loads only the catalog in effect, for commands that need no other configuration. A problem in a

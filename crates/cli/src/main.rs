@@ -8,7 +8,9 @@ mod clients;
 mod clock;
 mod cmd;
 mod config;
+mod file_watch;
 mod input;
+mod listen_address;
 mod print;
 mod router;
 mod store;
@@ -66,6 +68,7 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
         Command::Prune(prune) => cmd::erase::prune(prune).map_err(Failure::into_usage),
         Command::Backup(backup) => cmd::backup::backup(backup).map(done),
         Command::Restore(restore) => cmd::backup::restore(restore).map_err(Failure::into_usage),
+        Command::Migrate(migrate) => cmd::migrate::run(migrate).map(done),
         Command::Stats(stats) => cmd::stats::run(stats).map(done),
         Command::Rotate(rotate) => cmd::rotate::run(rotate).map_err(Failure::into_usage),
         Command::Config(ConfigCommand::Check(check)) => {
@@ -81,7 +84,9 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
         Command::Keys(keys) => cmd::keys::run(keys).map(done),
         Command::Usage(usage) => cmd::usage::run(usage).map(done),
         Command::Traces(Traces::Export(export)) => cmd::traces::export(export).map(done),
-        Command::Doctor(options) => cmd::doctor::run(options).map(done),
+        // Exit code 1 is the verdict that a check failed.
+        Command::Check(options) => cmd::check::run(options).map_err(Failure::into_usage),
+        Command::Env(options) => cmd::env::run(options).map(done),
         Command::Man(options) => cmd::man::run(options).map(done),
         Command::Completions { shell } => {
             let mut script = Vec::new();

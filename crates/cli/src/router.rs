@@ -11,7 +11,9 @@ use throughline_provider::{
 };
 use throughline_server::{AccountPool, ModelRouter, ModelSource, RouteTarget};
 
-use crate::config::{Config, Credential, Endpoint, PoolSettings, Routes, shown_variable};
+use crate::config::{
+    Config, Credential, Endpoint, PoolSettings, ProviderSettings, Routes, shown_variable,
+};
 
 #[cfg(test)]
 #[path = "router_tests.rs"]
@@ -49,6 +51,17 @@ impl ConfigRouter {
             }
         }
         Self { routes, catalog, configured, pools }
+    }
+
+    /// Takes over the pools of the previous router whose settings are the same. They keep their
+    /// cooldowns and the numbers of their open requests.
+    pub(crate) fn with_pools_of(mut self, previous: &Self) -> Self {
+        for (settings, pool) in &mut self.pools {
+            if let Some((_, known)) = previous.pools.iter().find(|(known, _)| known == settings) {
+                *pool = Arc::clone(known);
+            }
+        }
+        self
     }
 
     fn route_target(&self, provider: &str, model: &str) -> Option<RouteTarget> {
@@ -166,6 +179,15 @@ impl ModelRouter for ConfigRouter {
         sources
     }
 
+    fn outage(&self) -> Option<&'static str> {
+        let mut configured = self.routes.providers().iter().filter(|it| it.line.is_some());
+        let first = configured.next()?;
+        let lacks_key =
+            |settings: &ProviderSettings| matches!(settings.credential, Credential::Missing { .. });
+        let is_out = lacks_key(first) && configured.all(lacks_key);
+        is_out.then_some("no configured provider has a key")
+    }
+
     fn pool(&self, target: &RouteTarget) -> Option<Arc<AccountPool>> {
         let settings = self.routes.provider(target.endpoint_name())?.pool.as_ref()?;
         let pool = self.pools.iter().find(|(known, _)| Arc::ptr_eq(known, settings));
@@ -174,7 +196,7 @@ impl ModelRouter for ConfigRouter {
 }
 
 /// Returns the name of the endpoint of one account of a pool.
-fn account_endpoint(provider: &str, account: &str) -> Name {
+pub(crate) fn account_endpoint(provider: &str, account: &str) -> Name {
     Name::from(format!("{provider}{ACCOUNT_SEPARATOR}{account}"))
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
-use throughline_json::Name;
 pub(crate) use throughline_store::without_password;
 use throughline_store::{Journal, MasterKey, Options, Page, open};
 use tokio::runtime::{Builder, Runtime};
@@ -22,7 +21,7 @@ use crate::print::progress::Progress;
 use crate::print::text::{self, plain, push_line};
 
 /// Grace period for blocking threads at shutdown.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 
 /// What to do if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,11 +219,13 @@ pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
 
 /// Returns the store URL and the options for opening the store.
 pub(crate) fn open_options(at: &StoreArgs, missing: IfMissing) -> Result<(String, Options)> {
-    let (url, master_key_env) = locate_store(at)?;
+    let StoreSettings { url, listen_url, master_key_env } = locate_store(at)?;
+    let url = url.map_or_else(default_url, Ok)?;
     let retired_keys = at.retired_key_file.iter().map(|file| key(file));
     let options = Options {
         master_key: master_key(at, master_key_env.as_deref())?,
         retired_keys: retired_keys.collect::<Result<_, _>>()?,
+        listen_url,
         create: missing == IfMissing::IsMade,
         read_only: missing == IfMissing::FailsReadOnly,
         ..Options::default()
@@ -256,40 +257,43 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
              install a newer version of throughline"
         )),
         StoreError::Unreachable(_, problem) if url.starts_with("postgres") => {
-            Failure::NoStore(format!(
-                "cannot reach the store at {location}: {problem}; check that the PostgreSQL server \
-                 is running, or name another store with --store"
-            ))
+            // Some problems, such as an expired certificate, state their own remedy.
+            let remedy = if problem.contains("; ") {
+                ""
+            } else {
+                "; check that the PostgreSQL server is running, or name another store with --store"
+            };
+            Failure::NoStore(format!("cannot reach the store at {location}: {problem}{remedy}"))
         }
         error => Failure::NoStore(format!("cannot open {location}: {error}")),
     }
 }
 
 /// Returns the store URL from the option, the environment, the configuration, or the user's data
-/// directory. If the URL comes from the configuration, also returns the environment variable with
-/// the master key.
-fn locate_store(at: &StoreArgs) -> Result<(String, Option<Name>)> {
+/// directory. The other settings apply only if the URL comes from the configuration.
+fn locate_store(at: &StoreArgs) -> Result<StoreSettings> {
     let explicit =
         at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
-    let (url, master_key_env) = match explicit? {
-        Some(url) => (url, None),
+    let settings = match explicit? {
+        Some(url) => StoreSettings { url: Some(url), ..StoreSettings::default() },
         None => {
-            let StoreSettings { url, master_key_env } = config::load(at.config.as_deref())?.store;
-            (url.map_or_else(default_url, Ok)?, master_key_env)
+            let settings = config::load(at.config.as_deref())?.store;
+            let url = settings.url.map_or_else(default_url, Ok)?;
+            StoreSettings { url: Some(url), ..settings }
         }
     };
-    if !is_address(&url) {
+    if !settings.url.as_deref().is_none_or(is_address) {
         // An invalid URL may contain a secret, so the message does not repeat it.
         return Err(Failure::Usage(
             "the store URL has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE".to_owned(),
         ));
     }
-    Ok((url, master_key_env))
+    Ok(settings)
 }
 
 /// Returns the path of an SQLite store; `None` for PostgreSQL or an unknown location.
 pub(crate) fn sqlite_file(at: &StoreArgs) -> Option<PathBuf> {
-    let (url, _) = locate_store(at).ok()?;
+    let url = locate_store(at).ok()?.url?;
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
 }
 

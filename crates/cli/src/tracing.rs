@@ -10,7 +10,8 @@ use throughline_server::{CallTraces, RunTraces};
 use throughline_spec::RedactionPolicy;
 use throughline_store::Journal;
 use throughline_trace::{
-    CallTracer, Sink, SinkOptions, Status, TraceOptions, Tracer, TracerOptions, load_session,
+    CallTracer, OtlpOptions, Sampler, Sink, SinkOptions, Status, TraceOptions, Tracer,
+    TracerOptions, load_session, run_trace_id,
 };
 
 use crate::clock::{SystemClock, now};
@@ -19,12 +20,16 @@ use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
+    if let Some(problem) = &settings.problem {
+        return Err(Failure::Usage(problem.clone()));
+    }
     let open = settings.sinks.iter().map(|sink| {
         let options = SinkOptions {
             kind: sink.kind,
             name: Some(sink.name.clone()),
             to: sink.to.clone(),
-            headers: sink.header.clone().into_iter().collect(),
+            headers: sink.headers.clone(),
+            otlp: OtlpOptions { resource: settings.resource.clone(), ..sink.otlp.clone() },
         };
         let opened = options.open().map(Arc::from);
         opened
@@ -44,6 +49,7 @@ pub(crate) fn trace_options(settings: &TracingSettings, policy: RedactionPolicy)
 pub(crate) struct ProcessTraces {
     tracer: Tracer,
     calls: CallTracer,
+    sampler: Sampler,
     patience: Duration,
 }
 
@@ -57,10 +63,13 @@ impl ProcessTraces {
         journal: &Journal,
         accepts_agent_sinks: bool,
     ) -> Result<Option<Arc<Self>>> {
-        if !settings.enabled || settings.sinks.is_empty() && !accepts_agent_sinks {
+        if !settings.enabled {
             return Ok(None);
         }
         let sinks = sinks(settings)?;
+        if sinks.is_empty() && !accepts_agent_sinks {
+            return Ok(None);
+        }
         let calls = CallTracer::new(sinks.clone());
         let tracer = Tracer::new(TracerOptions {
             store: Arc::new(journal.clone()),
@@ -72,7 +81,8 @@ impl ProcessTraces {
             accepts_agent_sinks,
             patience: settings.patience,
         });
-        Ok(Some(Arc::new(Self { tracer, calls, patience: settings.patience })))
+        let TracingSettings { sampler, patience, .. } = *settings;
+        Ok(Some(Arc::new(Self { tracer, calls, sampler, patience })))
     }
 
     /// Waits until all traces are sent, and prints notes about lost traces.
@@ -93,13 +103,22 @@ impl ProcessTraces {
 
 impl Watcher for ProcessTraces {
     fn on_drive(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send> {
+        if !self.sampler.is_sampled(&run_trace_id(tenant, run), None) {
+            return Box::new(());
+        }
         Box::new(self.tracer.follow(tenant, run, records))
     }
 }
 
 impl CallTraces for ProcessTraces {
     fn call_ended(&self, call: CompletedCall) {
-        self.calls.call(call, now());
+        if call.own.is_sampled {
+            self.calls.call(call, now());
+        }
+    }
+
+    fn is_sampled(&self, trace: &[u8; 16], parent: Option<bool>) -> bool {
+        self.sampler.is_sampled(trace, parent)
     }
 }
 

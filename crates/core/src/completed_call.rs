@@ -16,16 +16,30 @@ pub struct CompletedCall {
     pub parent: Option<[u8; 8]>,
     /// Time from receiving the request to the end of the response.
     pub took: Duration,
-    /// Time from receiving the request to the first response byte from the provider.
+    /// Time from sending the request to the first response byte from the provider.
     pub first_byte: Option<Duration>,
     /// The gateway's call id, if the call was recorded.
     pub call: Option<Name>,
     /// The API dialect of the caller.
     pub dialect: Name,
-    /// The provider that was called.
+    /// The name of the provider account that is charged for the call.
     pub provider: Option<Name>,
+    /// The catalog's name of the provider that received the request; `None` if none was sent.
+    pub system: Option<Name>,
+    /// The name of the operation in OpenTelemetry's conventions, such as `chat`.
+    pub operation: &'static str,
+    /// The URL of the endpoint that received the request; `None` if none was sent.
+    pub endpoint: Option<Name>,
     /// The model name in the request.
     pub model: Option<Name>,
+    /// The model that the response names.
+    pub answered: Option<Name>,
+    /// The id of the response.
+    pub response: Option<Name>,
+    /// The reason why the model stopped.
+    pub finish_reason: Option<Name>,
+    /// Whether the response is a stream.
+    pub is_stream: bool,
     /// The HTTP status sent to the client; 0 if no status was sent.
     pub status: u16,
     /// Token usage as reported by the provider.
@@ -34,6 +48,8 @@ pub struct CompletedCall {
     pub fates: Option<[u64; 3]>,
     /// The audit verdict: `accept`, `degrade` or `refuse`.
     pub audit: Option<&'static str>,
+    /// The class of the error in OpenTelemetry's conventions, if the call failed.
+    pub error_type: Option<Name>,
     /// The error message, in Throughline's wording.
     pub problem: Option<Name>,
 }

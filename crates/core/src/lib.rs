@@ -9,11 +9,13 @@
 //! This crate does no I/O and contains no provider-specific code. It reads no clock, except to
 //! measure stages with the feature `profile`: see [`Stage`].
 
+mod budget;
 mod call;
 mod completed_call;
 mod egress;
 mod fate;
 mod format;
+pub mod gen_ai;
 mod identity;
 mod item;
 mod item_json;
@@ -34,6 +36,7 @@ mod thought;
 mod trace_parent;
 mod upstream;
 
+pub use crate::budget::{BudgetPeriod, BudgetWindow};
 pub use crate::call::{Call, EncodedRequest, Extra, ReceivedRequest, Request, Tool};
 pub use crate::completed_call::CompletedCall;
 pub use crate::egress::{BlockedAddress, allowed_addresses, check_host};

@@ -42,6 +42,16 @@ impl TraceParent {
     pub fn with_span(self, span: [u8; 8]) -> Self {
         Self { span, ..self }
     }
+
+    /// Returns the trace id as lower-case hexadecimal digits.
+    pub fn trace_hex(&self) -> String {
+        hex(&self.trace)
+    }
+
+    /// Returns the span id as lower-case hexadecimal digits.
+    pub fn span_hex(&self) -> String {
+        hex(&self.span)
+    }
 }
 
 impl fmt::Display for TraceParent {

@@ -143,7 +143,8 @@ impl EndpointConn {
         let url = self.resolve_path(&outgoing.path)?;
         let is_callers = outgoing.credential.is_some() && endpoint.accepts_client_key();
         let proof = endpoint.credentials(outgoing.credential)?;
-        let mut headers = HeaderMap::new();
+        // The client's headers, and up to four of our own.
+        let mut headers = HeaderMap::with_capacity(outgoing.headers.len() + 4);
         for (name, value) in &outgoing.headers {
             let header = HeaderName::from_bytes(name.as_bytes());
             let (Ok(header), Ok(value)) = (header, HeaderValue::from_bytes(value.as_bytes()))

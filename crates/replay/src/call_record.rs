@@ -137,6 +137,23 @@ struct SentTo {
     headers: Vec<(Name, Name)>,
 }
 
+/// The part of a call that a provider served.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderCall<'r> {
+    /// The endpoint and model that received the request.
+    pub origin: &'r Origin,
+    /// When the request was sent.
+    pub sent: Instant,
+    /// The time from sending the request to the first byte of the response.
+    pub first_byte: Option<Duration>,
+    /// The model that the response names.
+    pub answered: Option<&'r Name>,
+    /// The id of the response.
+    pub id: Option<&'r Name>,
+    /// Why the model stopped, in the words of OpenTelemetry's conventions.
+    pub finish_reason: Option<&'r str>,
+}
+
 /// A failed attempt at one endpoint.
 #[derive(Clone, Debug)]
 struct FailedAttempt {
@@ -328,6 +345,33 @@ impl CallRecord {
         self.first_byte.map(|at| at.duration_since(self.arrived))
     }
 
+    /// Returns the class of the error for OpenTelemetry's `error.type`; `None` if the call
+    /// succeeded. The class is the HTTP status, `cancelled` if the client disconnected before the
+    /// response, or `incomplete` if the response ended early.
+    pub fn error_type(&self) -> Option<Name> {
+        let is_cut = self.outcome.as_ref().is_some_and(|outcome| outcome.stop == StopReason::Cut);
+        match self.status {
+            None | Some(0) => Some(Name::from("cancelled")),
+            Some(status) if status >= 400 => Some(Name::from(status.to_string())),
+            Some(_) => is_cut.then(|| Name::from("incomplete")),
+        }
+    }
+
+    /// Returns the provider call of this request, for traces and metrics; `None` if no request was
+    /// sent to a model.
+    pub fn provider_call(&self) -> Option<ProviderCall<'_>> {
+        let (target, sent, _) = (self.target.as_ref()?, self.sent?, self.node.as_ref()?);
+        let outcome = self.outcome.as_ref();
+        Some(ProviderCall {
+            origin: &target.origin,
+            sent,
+            first_byte: self.first_byte.map(|at| at.duration_since(sent)),
+            answered: outcome.map(|outcome| &outcome.answered),
+            id: outcome.and_then(|outcome| outcome.id.as_ref()),
+            finish_reason: outcome.map(|outcome| finish_reason(&outcome.stop)),
+        })
+    }
+
     /// Returns the audit verdict on the request that was sent; `None` if no request was sent.
     pub fn sent_verdict(&self) -> Option<Verdict> {
         self.verdict.filter(|_| self.fates.is_some())
@@ -365,6 +409,19 @@ impl CallRecord {
             }
             o.maybe("cost", self.cost.as_ref());
         })
+    }
+}
+
+/// Returns a stop reason with its name in OpenTelemetry's conventions, or the provider's own name.
+fn finish_reason(stop: &StopReason) -> &str {
+    match stop {
+        StopReason::Done | StopReason::Sequence(_) => "stop",
+        StopReason::Tools => "tool_call",
+        StopReason::Length => "length",
+        StopReason::Paused => "pause",
+        StopReason::Refused(_) => "content_filter",
+        StopReason::Cut => "error",
+        StopReason::Other(word) => word,
     }
 }
 

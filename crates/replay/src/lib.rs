@@ -54,7 +54,7 @@ mod turn;
 
 pub use crate::call_record::{
     Bodies, CallLog, CallRecord, CaptureOutcome, DeltaBase, DisconnectLimiter, FateCounts,
-    InputTransformation, appended_messages, call_json, report_json,
+    InputTransformation, ProviderCall, appended_messages, call_json, report_json,
 };
 pub use crate::claim::{Claims, RandomnessError};
 pub use crate::claimed::ClaimRewriter;

@@ -1,14 +1,15 @@
 //! Controls which callers may use the gateway.
 //!
 //! If keys exist, every caller needs a key. Without keys, the gateway serves only this machine. A
-//! local browser may show pages from other sites, so requests with a foreign `Host` or `Origin` are
-//! refused. A page that changes data must send a token, which only the gateway's own pages can
-//! read.
+//! reverse proxy on this machine may forward requests from other machines, so forwarded requests
+//! are refused. A local browser may show pages from other sites, so requests with a foreign `Host`
+//! or `Origin` are refused. A page that changes data must send a token, which only the gateway's own
+//! pages can read.
 
-use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
-use axum::http::uri::Authority;
-use throughline_core::{StoreFuture, Tenant, matches_pattern};
+use axum::http::uri::{Authority, Scheme};
+use axum::http::{HeaderMap, Uri};
+use throughline_core::{BudgetPeriod, StoreFuture, Tenant, matches_pattern};
 use throughline_json::Name;
 
 use crate::provider_key::ProviderKey;
@@ -79,12 +80,18 @@ impl Admission {
 /// The usage limits of a key; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// Maximum total cost in millionths of a dollar.
+    /// Maximum cost in one period, in millionths of a dollar.
     pub micro_usd: Option<u64>,
-    /// Maximum total number of input and output tokens.
+    /// Maximum number of input and output tokens in one period.
     pub tokens: Option<u64>,
+    /// The period of the cost and token limits; `None` means in total.
+    pub period: Option<BudgetPeriod>,
+    /// The share of a cost or token limit, in percent, at which an alert is sent.
+    pub soft_percent: Option<u32>,
     /// Maximum number of requests per minute.
     pub per_minute: Option<u32>,
+    /// Maximum number of input and output tokens per minute.
+    pub tokens_per_minute: Option<u64>,
 }
 
 impl Allowance {
@@ -137,6 +144,14 @@ pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
     matches!(site, Some("cross-site" | "same-site"))
 }
 
+/// Returns whether a reverse proxy forwarded the request, according to the headers that proxies add.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    let is_proxy_header = |name: &str| {
+        matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
+    };
+    headers.keys().any(|name| is_proxy_header(name.as_str()))
+}
+
 /// Returns whether the request's host name cannot belong to another site: an IP address, a name
 /// without a dot, or one of `hosts`. Otherwise a page of another site could resolve its own name to
 /// this machine (DNS rebinding) and read the responses.
@@ -151,12 +166,13 @@ pub(crate) fn is_known_host(
     is_address || !name.contains('.') || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the scheme and host that the client used. The scheme is `https` only if a proxy reports
-/// it.
-pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Option<Name> {
-    let host = host(headers, authority);
+/// Returns the scheme and host that the client used. The scheme is `https` if the connection uses
+/// TLS or a proxy reports it.
+pub(crate) fn address(headers: &HeaderMap, uri: &Uri) -> Option<Name> {
+    let host = host(headers, uri.authority());
     let proto = headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
-    let scheme = if proto == Some("https") { "https" } else { "http" };
+    let is_https = proto == Some("https") || uri.scheme() == Some(&Scheme::HTTPS);
+    let scheme = if is_https { "https" } else { "http" };
     (!host.is_empty()).then(|| Name::from(format!("{scheme}://{host}")))
 }
 
@@ -208,6 +224,21 @@ mod tests {
             "127.0.0.1.example.com",
         ] {
             assert!(!local(host, None), "{host}");
+        }
+    }
+
+    #[test]
+    fn headers_of_proxies_mark_forwarded_requests() {
+        let is_forwarded = |name: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, "203.0.113.9".parse().unwrap());
+            super::is_forwarded(&headers)
+        };
+        for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-proto"] {
+            assert!(is_forwarded(name), "{name}");
+        }
+        for name in ["host", "x-request-id", "x-forwarder"] {
+            assert!(!is_forwarded(name), "{name}");
         }
     }
 

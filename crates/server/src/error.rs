@@ -23,6 +23,9 @@ pub(crate) struct GatewayError {
     pub(crate) code: Option<(&'static str, &'static str)>,
     /// The delay after which a retry may succeed.
     pub(crate) retry_after: Option<Duration>,
+    /// Whether the client must not repeat the request by itself, because a repetition within the
+    /// next minute cannot succeed.
+    pub(crate) is_final: bool,
     /// Whether a failed store read caused the error.
     pub(crate) is_of_store: bool,
 }
@@ -30,7 +33,8 @@ pub(crate) struct GatewayError {
 impl GatewayError {
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { status, message, code: None, retry_after: None, is_of_store: false }
+        let (code, retry_after) = (None, None);
+        Self { status, message, code, retry_after, is_final: false, is_of_store: false }
     }
 
     /// Sets the delay after which a retry may succeed.
@@ -40,16 +44,25 @@ impl GatewayError {
         self
     }
 
+    /// Asks the client not to repeat the request by itself.
+    #[must_use]
+    pub(crate) fn without_retry(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
     /// Encodes the error as a complete response in the caller's dialect.
     pub(crate) fn to_response(&self, wire: &Wire) -> GatewayResponse {
         let json = self.to_json(wire);
         let response = if *wire == Wire::BEDROCK_CONVERSE {
-            let (status, name) = bedrock_error(self.status);
+            let (status, name) = bedrock_error(self.status, self.is_final);
             GatewayResponse::json(status, &json).with_header("x-amzn-errortype", name)
         } else {
             GatewayResponse::json(self.status, &json)
         };
-        response.with_retry_after(self.retry_after)
+        let response = response.with_retry_after(self.retry_after);
+        // The official clients of OpenAI and Anthropic obey this header.
+        if self.is_final { response.with_header("x-should-retry", "false") } else { response }
     }
 
     /// Encodes the error body in the wire's format.
@@ -105,6 +118,7 @@ impl From<StoreError> for GatewayError {
 fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
+        402 => "billing_error",
         403 => "permission_error",
         404 => "not_found_error",
         413 => "request_too_large",
@@ -115,10 +129,13 @@ fn error_type(status: u16) -> &'static str {
     }
 }
 
-/// Returns the status and the name of Bedrock's error for a status. Bedrock never returns 401 or
-/// 529.
-fn bedrock_error(status: u16) -> (u16, &'static str) {
+/// Returns the status and the name of Bedrock's error for a status. Bedrock never returns 401, 402
+/// or 529. The AWS clients repeat every request with status 429, so an error that the client must
+/// not repeat has another status.
+fn bedrock_error(status: u16, is_final: bool) -> (u16, &'static str) {
     match status {
+        402 => (400, "ServiceQuotaExceededException"),
+        429 if is_final => (400, "ServiceQuotaExceededException"),
         401 => (403, "UnrecognizedClientException"),
         403 => (403, "AccessDeniedException"),
         404 => (404, "ResourceNotFoundException"),
@@ -136,7 +153,7 @@ fn gemini_status(status: u16) -> &'static str {
         401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
-        429 => "RESOURCE_EXHAUSTED",
+        402 | 429 => "RESOURCE_EXHAUSTED",
         503 | 529 => "UNAVAILABLE",
         504 => "DEADLINE_EXCEEDED",
         _ => "INTERNAL",

@@ -32,6 +32,7 @@ mod continuation;
 mod count;
 mod decompress;
 mod dialect;
+mod estimate;
 mod exchange;
 mod forward;
 mod headers;
@@ -70,6 +71,7 @@ pub(crate) use crate::gateway::dialect::{
 pub(crate) use crate::gateway::exchange::Exchange;
 pub(crate) use crate::gateway::forward::method_not_allowed;
 pub(crate) use crate::gateway::headers::{forwarded_headers, without_key};
+pub use crate::gateway::models::model_list_request;
 pub use crate::gateway::objects::{InvalidPattern, Passthrough, object_members, object_routes};
 pub(crate) use crate::gateway::objects::{METHODS, object_ids};
 pub use crate::gateway::prefix::PrefixPolicy;

@@ -1,6 +1,7 @@
 //! Serves the gateway's own endpoints: health, metrics, usage and the console's token.
 
-use throughline_core::Usage;
+use jiff::Timestamp;
+use throughline_core::{BudgetPeriod, Usage};
 use throughline_json::Json;
 
 use crate::access::{Admission, Allowance, Caller};
@@ -8,7 +9,7 @@ use crate::gateway::Gateway;
 use crate::object::object;
 use crate::openapi;
 use crate::response::GatewayResponse;
-use crate::telemetry::{UsageAmount, UsageKey};
+use crate::telemetry::{BudgetLimit, BudgetUnit, MetricsFormat, UsageAmount, UsageKey};
 
 /// Content security policy of the API documentation, which uses inline styles and loads nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
@@ -21,7 +22,8 @@ pub(crate) fn alive() -> GatewayResponse {
 
 /// Reports whether the gateway can serve requests, or returns 503 with the reason.
 pub(crate) async fn ready(gateway: &Gateway) -> GatewayResponse {
-    match gateway.operations.check_ready().await {
+    let checked = gateway.operations.check_ready().await;
+    match checked.and_then(|()| gateway.directory.outage().map_or(Ok(()), Err)) {
         Ok(()) => alive(),
         Err(reason) => GatewayResponse::json(503, &object! { "status": reason }),
     }
@@ -41,6 +43,7 @@ pub(crate) async fn private_endpoint(
     caller: &Caller,
     method: &str,
     path: &str,
+    accept: Option<&str>,
 ) -> Option<GatewayResponse> {
     // The server sends the response to `HEAD` without its body.
     let method = if method == "HEAD" { "GET" } else { method };
@@ -48,8 +51,9 @@ pub(crate) async fn private_endpoint(
         ("GET", "/metrics") => {
             let operations = &gateway.operations;
             let (retries, sockets) = (gateway.upstream.retries(), operations.open_sockets());
-            let text = operations.metrics.render(retries, sockets);
-            Some(GatewayResponse::text("text/plain; version=0.0.4; charset=utf-8", text))
+            let format = MetricsFormat::for_accept(accept);
+            let text = operations.metrics.render(format, retries, sockets);
+            Some(GatewayResponse::text(format.content_type(), text))
         }
         ("GET", "/v1/throughline/usage") => Some(usage(gateway, caller).await),
         ("GET", "/v1/throughline/token") => {
@@ -79,13 +83,44 @@ async fn usage(gateway: &Gateway, caller: &Caller) -> GatewayResponse {
     let limits = object! {
         "micro_usd"? allowance.micro_usd, "tokens"? allowance.tokens,
         "requests_per_minute"? allowance.per_minute,
+        "tokens_per_minute"? allowance.tokens_per_minute,
+        "period"? allowance.period.map(BudgetPeriod::as_str),
+        "soft_limit_percent"? allowance.soft_percent,
     };
+    let budgets = match key {
+        Some(key) => meter.budget_status(&caller.tenant, key, &allowance).await,
+        None => Ok(Vec::new()),
+    };
+    let now = meter.now();
+    let budgets = match budgets {
+        Ok(budgets) => budgets,
+        Err(error) => {
+            let problem = object! { "error": format!("cannot read the budgets: {error}") };
+            return GatewayResponse::json(503, &problem);
+        }
+    };
+    let budgets: Vec<Json> =
+        budgets.iter().map(|(limit, amounts)| budget_json(limit, *amounts, now)).collect();
     let models: Vec<Json> = rows.iter().map(|(row, used)| usage_json(Some(row), used)).collect();
     let body = object! {
         "key"? key, "tenant": caller.tenant.0, "prices": meter.prices(), "limits": limits,
-        "used": usage_json(None, &sum), "models": models,
+        "used": usage_json(None, &sum), "models": models, "budgets": budgets,
     };
     GatewayResponse::json(200, &body)
+}
+
+/// Describes a limit and its current window. Amounts in dollars are in millionths.
+fn budget_json(limit: &BudgetLimit, (used, reserved): (u64, u64), now: Timestamp) -> Json {
+    let (unit, divisor) = match limit.unit {
+        BudgetUnit::PicoUsd => ("micro_usd", 1_000_000),
+        BudgetUnit::Tokens | BudgetUnit::Requests => (limit.unit.as_str(), 1),
+    };
+    let window = limit.period.window(now);
+    object! {
+        "unit": unit, "period": limit.period.as_str(), "limit": limit.most / divisor,
+        "used": used / divisor, "reserved": reserved / divisor,
+        "window_start": window.start, "window_end"? window.end,
+    }
 }
 
 fn usage_json(row: Option<&UsageKey>, used: &UsageAmount) -> Json {

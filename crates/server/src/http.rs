@@ -3,17 +3,22 @@
 //! The fallback handles the paths that a router cannot distinguish: Gemini's `{model}:verb`, ids
 //! that contain slashes, and the paths that two dialects share.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request as HttpRequest, State};
-use axum::http::header::CONTENT_ENCODING;
+use axum::extract::{FromRef, Request as HttpRequest, State};
+use axum::http::header::{ACCEPT, CONTENT_ENCODING};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Version};
 use axum::response::Response;
 use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::service::Service as HyperService;
+use hyper_util::service::TowerToHyperService;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
 
@@ -39,6 +44,49 @@ pub struct Server {
     pub(crate) gateway: Gateway,
     pub(crate) agents: Option<Arc<AgentApi>>,
     discovery: ModelDiscovery,
+    /// The slot that holds this server or its successor. Empty if the server is not served.
+    slot: OnceLock<Weak<ServerSlot>>,
+}
+
+type ServerSlot = RwLock<Arc<Server>>;
+
+/// A handle to the server that handles new requests. Each request uses the server that was current
+/// when the request arrived, so a replaced server stays in memory until its last request ends.
+#[derive(Clone)]
+pub struct ServerHandle(Arc<ServerSlot>);
+
+impl ServerHandle {
+    /// Creates a handle. This server handles requests until it is replaced.
+    pub fn new(server: Server) -> Self {
+        let server = Arc::new(server);
+        let handle = Self(Arc::new(RwLock::new(Arc::clone(&server))));
+        server.slot.get_or_init(|| Arc::downgrade(&handle.0));
+        handle
+    }
+
+    /// Replaces the server for new requests. Requests in progress keep the previous server. The new
+    /// server must have the same telemetry and the same agent API as the previous one.
+    pub fn replace(&self, server: Server) {
+        server.slot.get_or_init(|| Arc::downgrade(&self.0));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(server);
+    }
+
+    /// Returns the server that handles new requests.
+    pub(crate) fn current(&self) -> Arc<Server> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl From<Server> for ServerHandle {
+    fn from(server: Server) -> Self {
+        Self::new(server)
+    }
+}
+
+impl FromRef<ServerHandle> for Arc<Server> {
+    fn from_ref(handle: &ServerHandle) -> Self {
+        handle.current()
+    }
 }
 
 impl Server {
@@ -53,11 +101,29 @@ impl Server {
                 directory: Arc::clone(&gateway.directory),
             });
         }
-        Self { gateway, agents, discovery: ModelDiscovery::default() }
+        Self { gateway, agents, discovery: ModelDiscovery::default(), slot: OnceLock::new() }
+    }
+
+    /// Returns the server that handles new requests: this server or its successor.
+    fn latest(self: &Arc<Self>) -> Arc<Self> {
+        let slot = self.slot.get().and_then(Weak::upgrade);
+        slot.map_or_else(|| Arc::clone(self), |slot| ServerHandle(slot).current())
     }
 
     /// Builds the router that serves all paths.
     pub fn router(self) -> Router {
+        ServerHandle::new(self).router()
+    }
+}
+
+impl ServerHandle {
+    /// Builds the service of a listening socket.
+    pub(crate) fn service(&self) -> HttpService {
+        HttpService { router: self.router(), handle: self.clone() }
+    }
+
+    /// Builds the router that serves all paths with the current server.
+    pub fn router(&self) -> Router {
         let mut router = Router::new()
             .route("/healthz", page(|_| async { health::alive() }))
             .route("/readyz", page(|server| async move { health::ready(&server.gateway).await }));
@@ -69,7 +135,7 @@ impl Server {
             };
             router = router.route(path, any(serve));
         }
-        if let Some(agents) = &self.agents {
+        if let Some(agents) = &self.current().agents {
             for path in assets::paths() {
                 router = router.route(&path, any(serve_console));
             }
@@ -84,7 +150,34 @@ impl Server {
                 })
             });
         }
-        router.fallback(serve_any).with_state(Arc::new(self))
+        router.fallback(serve_any).with_state(self.clone())
+    }
+}
+
+/// Serves the requests of a connection. The paths of model calls are matched here, because the
+/// layers of the router take several microseconds per request.
+#[derive(Clone)]
+pub(crate) struct HttpService {
+    handle: ServerHandle,
+    router: Router,
+}
+
+impl HyperService<HttpRequest<Incoming>> for HttpService {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: HttpRequest<Incoming>) -> Self::Future {
+        let is_fixed = |fixed: &&(&str, Wire, GatewayRoute)| fixed.0 == request.uri().path();
+        let fixed = FIXED_PATHS.iter().find(is_fixed).filter(|_| request.method() == Method::POST);
+        let Some((_, wire, route)) = fixed else {
+            return Box::pin(TowerToHyperService::new(self.router.clone()).call(request));
+        };
+        let server = self.handle.current();
+        Box::pin(async move {
+            let classified = Some((wire.clone(), route.clone()));
+            Ok(serve_gateway(&server, request.map(Body::new), classified).await)
+        })
     }
 }
 
@@ -93,7 +186,7 @@ type SharedServer = State<Arc<Server>>;
 /// Returns a route that serves a page to every caller.
 fn page<F: Future<Output = GatewayResponse> + Send>(
     render: impl Fn(Arc<Server>) -> F + Clone + Send + Sync + 'static,
-) -> MethodRouter<Arc<Server>> {
+) -> MethodRouter<ServerHandle> {
     any(move |State(server): SharedServer, request: HttpRequest| async move {
         if websocket::is_requested(request.headers()) {
             return serve_gateway(&server, request, None).await;
@@ -183,7 +276,8 @@ async fn open_socket(server: &Arc<Server>, target: Name, parts: Parts) -> Gatewa
     let place = gateway.operations.admit_socket(&caller).await?;
     let (server, head) = (Arc::clone(server), Arc::new(websocket::request_parts(&parts)));
     let dispatch: Dispatch = Arc::new(move |body, route| {
-        let (server, head, target) = (Arc::clone(&server), Arc::clone(&head), target.clone());
+        // A WebSocket may outlive its server, and each of its responses is a new request.
+        let (server, head, target) = (server.latest(), Arc::clone(&head), target.clone());
         Box::pin(async move {
             let classified = Some((Wire::OPENAI_RESPONSES, route));
             respond(&server, &head, target, Body::from(body), classified).await
@@ -238,8 +332,9 @@ async fn respond(
         }
         Err(problem) => return reject(gateway, &error_wire, &problem),
     };
-    if let Some(response) = health::private_endpoint(gateway, &caller, method, &request.path).await
-    {
+    let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let private = health::private_endpoint(gateway, &caller, method, &request.path, accept);
+    if let Some(response) = private.await {
         return response;
     }
     let path = parts.uri.path();

@@ -11,7 +11,7 @@
 //! | `console` | the web console and its API |
 //! | `openapi` | the `OpenAPI` document of all routes |
 //! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
-//! | `listen` | the TCP listener and graceful shutdown |
+//! | `listen` | TCP and Unix sockets, TLS and graceful shutdown |
 //! | `account_pool` | which of a provider's accounts a request uses |
 //! | `provider_key` | the providers that a caller's own key may be sent to |
 //! | `access`, `error`, `object`, `records`, `redact`, `response`, `routing`, `sync`, `url` | shared types and functions without further imports |
@@ -42,14 +42,16 @@ pub use crate::access::{Admission, Allowance, Keyring};
 pub use crate::account_pool::{AccountPool, Balance, BoundPolicy, PoolAccount, PoolOptions};
 pub use crate::api::{AgentApi, RunCaps, RunTraces, SimulatorLedger};
 pub use crate::gateway::{
-    Gateway, InvalidPattern, Passthrough, PrefixPolicy, ReplayMode, object_members, object_routes,
+    Gateway, InvalidPattern, Passthrough, PrefixPolicy, ReplayMode, model_list_request,
+    object_members, object_routes,
 };
-pub use crate::http::Server;
-pub use crate::listen::serve;
+pub use crate::http::{Server, ServerHandle};
+pub use crate::listen::{GatewayListener, SharedTls, TlsError, TlsSettings, serve};
 pub use crate::openapi::openapi;
 pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};
 pub use crate::routing::{ModelRouter, ModelSource, RouteTarget};
 pub use crate::telemetry::{
-    CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price, Prices, SocketLimits,
-    StorePolicy, Telemetry, UsageAmount, UsageKey, UsageRow, usage_log,
+    BudgetAlerts, CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price,
+    PriceTier, Prices, ReloadKind, SocketLimits, StorePolicy, Telemetry, TokenPrices, UsageAmount,
+    UsageKey, UsageRow, budget_log, budget_reset, usage_log,
 };

@@ -53,6 +53,7 @@ impl GatewayResponse {
         let mut response = Response::new(body);
         *response.status_mut() =
             StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        response.headers_mut().reserve(self.headers.len());
         for (name, value) in &self.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {

@@ -33,6 +33,12 @@ pub trait ModelRouter: Send + Sync {
         Vec::new()
     }
 
+    /// Returns why no configured provider can be used, for `/readyz`; `None` if one can be used. The
+    /// default implementation returns `None`.
+    fn outage(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the accounts among which requests to a target are distributed; `None` if the target
     /// has only one account.
     fn pool(&self, _target: &RouteTarget) -> Option<Arc<AccountPool>> {

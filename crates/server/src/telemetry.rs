@@ -11,7 +11,9 @@
 //! | `usage.rs` | usage and prices, and how usage is stored |
 //! | `meter.rs` | the usage ledger: in memory at once, in the shared store after about 1 s |
 //! | `allowance.rs` | the limits of a key, and the errors when they are reached |
-//! | `metrics.rs` | all metrics, for Prometheus |
+//! | `budget.rs`, `budget/` | budgets and rates that hold over all nodes |
+//! | `rate_window.rs` | the requests of a key in the last minute, on this node |
+//! | `metrics.rs` | all metrics, for Prometheus and in OpenTelemetry's conventions |
 //! | `log.rs` | one line for each call |
 //! | `outage.rs` | behaviour while the store fails, and the key cache for that time |
 //! | `trace.rs` | the span of a call in its caller's trace |
@@ -23,6 +25,7 @@
 
 mod allowance;
 mod body;
+mod budget;
 mod cpu_pool;
 mod fair_pool;
 mod log;
@@ -30,6 +33,7 @@ mod memory;
 mod meter;
 mod metrics;
 mod outage;
+mod rate_window;
 mod refusals;
 mod scope;
 mod sockets;
@@ -40,26 +44,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use throughline_core::{Store, Wire};
+use jiff::Timestamp;
+use throughline_core::{Clock, Store, Wire};
 use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, read_body};
+pub use crate::telemetry::budget::{BudgetAlerts, budget_log, budget_reset};
+pub(crate) use crate::telemetry::budget::{BudgetDenial, BudgetLimit, BudgetUnit};
 pub(crate) use crate::telemetry::cpu_pool::{CpuPool, LARGE};
 pub(crate) use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 pub use crate::telemetry::log::{Level, Log, NullLog};
 pub(crate) use crate::telemetry::memory::MemoryReservation;
 pub(crate) use crate::telemetry::meter::Meter;
-pub(crate) use crate::telemetry::metrics::Metrics;
+pub use crate::telemetry::metrics::ReloadKind;
+pub(crate) use crate::telemetry::metrics::{Metrics, MetricsFormat};
 pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
-pub(crate) use crate::telemetry::scope::RequestScope;
+pub(crate) use crate::telemetry::scope::{BYTES_OF_A_TOKEN, RequestScope};
 pub use crate::telemetry::sockets::SocketLimits;
 pub(crate) use crate::telemetry::sockets::{SocketPhase, SocketPool};
 pub use crate::telemetry::trace::CallTraces;
 pub use crate::telemetry::usage::{
-    NoPrices, Price, Prices, UsageAmount, UsageKey, UsageRow, usage_log,
+    NoPrices, Price, PriceTier, Prices, TokenPrices, UsageAmount, UsageKey, UsageRow, usage_log,
 };
 
 use crate::access::Caller;
@@ -145,15 +153,23 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Records usage in `store` at these prices, and writes one line per call to `log`.
+    /// Records usage in `store` at these prices, and writes one line per call to `log`. The periods
+    /// of budgets follow `clock`.
     pub fn new(
         store: Arc<dyn Store>,
         prices: Arc<dyn Prices>,
+        clock: Arc<dyn Clock>,
         log: Arc<dyn Log>,
         limits: Limits,
     ) -> Result<Self, RandomnessError> {
         Ok(Self {
-            meter: Meter::new(Arc::clone(&store), prices, Claims::new_turn_id()?.0),
+            meter: Meter::new(
+                Arc::clone(&store),
+                prices,
+                clock,
+                Arc::clone(&log),
+                Claims::new_turn_id()?.0,
+            ),
             store,
             metrics: Metrics::default(),
             log,
@@ -176,6 +192,13 @@ impl Telemetry {
     #[must_use]
     pub fn with_traces(mut self, traces: Arc<dyn CallTraces>) -> Self {
         self.traces = Some(traces);
+        self
+    }
+
+    /// Sends an alert when a key reaches the soft limit of a budget.
+    #[must_use]
+    pub fn with_budget_alerts(mut self, alerts: Arc<dyn BudgetAlerts>) -> Self {
+        self.meter.budgets.set_alerts(alerts);
         self
     }
 
@@ -211,6 +234,12 @@ impl Telemetry {
         });
         let reports = self.reports.get_or_init(start_reporting).clone();
         Ok(RequestScope::new(Arc::clone(self), reports, caller, dialect, slot))
+    }
+
+    /// Counts a reload. `applied` is the time at which the new version took effect; `None` if it was
+    /// rejected.
+    pub fn record_reload(&self, kind: ReloadKind, applied: Option<Timestamp>) {
+        self.metrics.count_reload(kind, applied);
     }
 
     /// Creates the memory reservation for a request from this caller.
@@ -262,6 +291,8 @@ impl Telemetry {
     pub(crate) async fn finish(&self) {
         drop(tokio::time::timeout(self.limits.capture, self.slots.all_free()).await);
         self.save_usage().await;
+        // Leases that are not returned expire.
+        self.meter.budgets.report(true).await.ok();
     }
 
     /// Saves the usage. Of several consecutive failures, only the first is logged. Unsaved usage
@@ -269,7 +300,10 @@ impl Telemetry {
     pub(crate) async fn save_usage(&self) {
         // Check whether writes succeed again, even without a request to `/readyz`.
         self.test_writes().await.ok();
-        let settled = self.meter.settle().await;
+        let settled = match self.meter.settle().await {
+            Ok(wrote) => self.meter.budgets.report(false).await.map(|()| wrote),
+            Err(error) => Err(error),
+        };
         match &settled {
             Err(error) => self.record_write(Some(error)),
             Ok(wrote) if *wrote => self.record_write(None),

@@ -6,6 +6,7 @@
 //! databases. Work that needs no database access is implemented once, above this trait: sealing and
 //! opening, reading through forks, forgetting, exporting, verifying.
 
+pub(crate) mod copy;
 pub(crate) mod decode;
 mod driver;
 pub(crate) mod row_sums;

@@ -5,6 +5,8 @@
 //! new writer, so commits from different processes never contend for the same row. Links use
 //! SHA-256 because PostgreSQL can compute it in the same transaction that numbers the records.
 
+use std::fmt::Write as _;
+
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
 use throughline_json::Name;
 
@@ -52,12 +54,20 @@ impl Header<'_> {
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
         let Header { tenant, log, nature, seq, kind, at, events, size, writer, position, .. } =
             self;
-        let last_event = self.last_event.map_or(String::new(), |number| number.to_string());
-        let about = self.about.map_or(String::new(), |hash| hash.to_string());
-        let header = format!(
-            "throughline record 1\n{tenant}\n{log}\n{nature}\n{seq}\n{kind}\n{at}\n{events}\n\
-             {last_event}\n{about}\n{size}\n{writer}\n{position}"
+        let mut header = String::with_capacity(512);
+        // Writing to memory does not fail.
+        let _written = write!(
+            header,
+            "throughline record 1\n{tenant}\n{log}\n{nature}\n{seq}\n{kind}\n{at}\n{events}\n"
         );
+        if let Some(number) = self.last_event {
+            let _written = write!(header, "{number}");
+        }
+        header.push('\n');
+        if let Some(hash) = self.about {
+            let _written = write!(header, "{hash}");
+        }
+        let _written = write!(header, "\n{size}\n{writer}\n{position}");
         sha256(&[previous, commitment, header.as_bytes()])
     }
 }

@@ -5,8 +5,16 @@ use throughline_core::Digest;
 
 /// Encodes bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let mut digits = Vec::new();
+    push_hex(&mut digits, bytes);
+    String::from_utf8(digits).unwrap_or_default()
+}
+
+/// Appends bytes as lower-case hexadecimal digits.
+pub(crate) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + (value - 10) };
+    out.reserve(2 * bytes.len());
+    out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
 }
 
 /// Decodes a digest from 64 lower-case hexadecimal digits.

@@ -12,8 +12,10 @@
 //! | `erasure_note` | records and notes about erased content |
 //! | `backups`, `restore` | making and registering backups, and restoring a store from one |
 //! | `export`, `import` | Threads as JSON lines |
+//! | `migrate` | moving a store between SQLite and PostgreSQL |
 //! | `verify` | checking every link, content, manifest and index row |
-//! | `api_keys`, `rotation` | API keys of tenants, and rotation of the master key |
+//! | `api_keys`, `key_limits` | API keys of tenants, and changes of their limits |
+//! | `rotation` | rotation of the master key |
 
 mod api_keys;
 mod archive;
@@ -24,7 +26,9 @@ mod events;
 mod export;
 mod forget;
 mod import;
+mod key_limits;
 mod listing;
+mod migrate;
 mod open;
 mod restore;
 mod retention;
@@ -40,6 +44,7 @@ use throughline_core::{Batch, Receipt, StoreError};
 use throughline_json::Name;
 
 use crate::backend::Backend;
+use crate::journal::key_limits::LimitChanges;
 use crate::journal::seal::seal_as_operator;
 use crate::keys::Keys;
 use crate::manifest::Signer;
@@ -51,6 +56,9 @@ pub use crate::journal::export::ExportSummary;
 pub use crate::journal::forget::{ErasureReport, about_item};
 pub use crate::journal::import::{ImportSummary, parse_manifest, verify_export};
 pub use crate::journal::listing::Page;
+pub use crate::journal::migrate::{
+    MigrationProgress, MigrationReport, MigrationStep, StoreProof, migrate,
+};
 pub use crate::journal::open::{open, without_password};
 pub use crate::journal::restore::restore;
 pub use crate::journal::retention::Retention;
@@ -65,6 +73,8 @@ pub struct Journal {
     signer: Arc<Signer>,
     /// Whether a background task is scheduled to remove the content of deleted runs from files.
     finishes: Arc<AtomicBool>,
+    /// The changed limits of API keys.
+    limits: Arc<LimitChanges>,
     url: Name,
 }
 
@@ -72,6 +82,11 @@ impl Journal {
     /// Returns the store's URL without a password.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns the schema version of the store.
+    pub async fn schema_version(&self) -> Result<i64, StoreError> {
+        self.backend.version().await
     }
 
     /// Returns the public key that verifies the store's manifests, in hexadecimal digits.

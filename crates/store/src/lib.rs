@@ -55,9 +55,10 @@ mod waits;
 pub use crate::backup_files::{RestoreSummary, key_file_of};
 pub use crate::chain::Head;
 pub use crate::journal::{
-    ApiKey, ErasureReport, ExportSummary, ImportSummary, Journal, KeyCheck, KeyLimits, NewApiKey,
-    Page, Retention, RotationReport, RunEvents, VerifyFailure, VerifyReport, Warning, about_item,
-    open, parse_manifest, restore, verify_export, without_password,
+    ApiKey, ErasureReport, ExportSummary, ImportSummary, Journal, KeyCheck, KeyLimits,
+    MigrationProgress, MigrationReport, MigrationStep, NewApiKey, Page, Retention, RotationReport,
+    RunEvents, StoreProof, VerifyFailure, VerifyReport, Warning, about_item, migrate, open,
+    parse_manifest, restore, verify_export, without_password,
 };
 pub use crate::manifest::{Manifest, Statement};
 pub use crate::master_key::MasterKey;

@@ -22,6 +22,9 @@ pub struct Options {
     pub index_batch: usize,
     /// Whether to create the store if it does not exist.
     pub create: bool,
+    /// URL of a PostgreSQL server for a direct connection that receives notifications, if the store
+    /// URL is that of a pooler such as PgBouncer. Without it, a pooled store polls for new records.
+    pub listen_url: Option<String>,
     /// Maximum time to wait for a lock that another process holds on the database.
     pub patience: Duration,
     /// Whether to open the store for reading only: no files are created beside it, no migration
@@ -40,6 +43,7 @@ impl Default for Options {
             readers: 4,
             index_batch: 4096,
             create: true,
+            listen_url: None,
             patience: Duration::from_secs(30),
             read_only: false,
         }

@@ -157,3 +157,7 @@ pub(crate) fn backup_exists(path: &std::path::Path) -> StoreError {
     let path = path.display();
     invalid!("{path} already exists; choose another name for the backup")
 }
+
+pub(crate) fn target_has_store(target: &str) -> StoreError {
+    invalid!("{target} already contains a store; a migration needs an empty database or a new file")
+}

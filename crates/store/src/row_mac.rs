@@ -24,13 +24,14 @@
 //! see `protection.rs`.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use throughline_core::{Digest, Tenant};
 use throughline_json::Name;
 
 use crate::cipher::Secret;
-use crate::hex::hex;
+use crate::hex::{hex, push_hex};
 use crate::sha256::sha256;
 
 /// Name of the internal value that holds the sums of the store-wide tables.
@@ -174,7 +175,10 @@ impl RowKey {
                 Field::Text(bytes) => {
                     write!(text, "{}:", bytes.len()).and_then(|()| text.write_all(bytes))
                 }
-                Field::Bytes(bytes) => text.write_all(hex(bytes).as_bytes()),
+                Field::Bytes(bytes) => {
+                    push_hex(&mut text, bytes);
+                    Ok(())
+                }
             });
         }
         sha256(&[self.bytes(), &sha256(&[&text])])
@@ -270,8 +274,14 @@ impl<const TABLES: usize> Sums<TABLES> {
 
     /// Returns the stored text: three numbers per table, separated by spaces.
     pub(crate) fn print(&self) -> String {
-        let numbers = self.0.iter().flat_map(|sum| [sum.high, sum.low, sum.rows]);
-        numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+        // Three numbers of up to 20 characters, each with a space.
+        let mut text = String::with_capacity(63 * TABLES);
+        for (index, Sum { high, low, rows }) in self.0.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            // Writing to memory does not fail.
+            let _written = write!(text, "{space}{high} {low} {rows}");
+        }
+        text
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -54,16 +54,42 @@ impl Cluster {
     ///
     /// If the server does not start.
     pub fn start() -> Self {
-        let output = script(&["start".as_ref()]);
+        Self::parse(&script(&["start".as_ref()]))
+    }
+
+    fn parse(output: &str) -> Self {
         let value = |name: &str| {
             let line =
                 output.lines().find_map(|line| line.strip_prefix("export ")?.strip_prefix(name));
             match line.and_then(|line| line.strip_prefix('=')) {
                 Some(value) => value.to_owned(),
-                None => panic!("scripts/postgres start did not print {name}: {output}"),
+                None => panic!("scripts/postgres did not print {name}: {output}"),
             }
         };
         Self { url: value(URL), folder: value("THROUGHLINE_POSTGRES_FOLDER").into() }
+    }
+
+    /// Restarts the server with a certificate, its key, and the CA of client certificates. The user
+    /// `certified` can connect only with a client certificate of that name.
+    pub fn enable_tls(&self, certificate: &Path, key: &Path, ca: &Path) {
+        script(&["tls".as_ref(), &self.folder, certificate, key, ca]);
+    }
+
+    /// Starts PgBouncer for this server, in transaction mode, and returns its URL. PgBouncer is
+    /// stopped with the server.
+    pub fn start_pgbouncer(&self) -> String {
+        script(&["pgbouncer".as_ref(), &self.folder]).trim().to_owned()
+    }
+
+    /// Starts a synchronous replica of this server.
+    #[must_use]
+    pub fn start_replica(&self) -> Self {
+        Self::parse(&script(&["replica".as_ref(), &self.folder]))
+    }
+
+    /// Makes a replica accept writes.
+    pub fn promote(&self) {
+        script(&["promote".as_ref(), &self.folder]);
     }
 
     /// Stops the server at once, without a clean shutdown.

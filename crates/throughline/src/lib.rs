@@ -151,9 +151,10 @@ pub mod store {
     pub use throughline_store::Warning as VerifyWarning;
     pub use throughline_store::{
         ApiKey, Durability, ErasureReport, ExportSummary, Head, ImportSummary, Journal, KeyCheck,
-        KeyLimits, Manifest, MasterKey, NewApiKey, Options, Order, Page, RestoreSummary, Retention,
-        RotationReport, RowState, RunEvents, Statement, Stats, VerifyFailure, VerifyReport,
-        about_item, key_file_of, open, parse_manifest, restore, verify_export, without_password,
+        KeyLimits, Manifest, MasterKey, MigrationProgress, MigrationReport, MigrationStep,
+        NewApiKey, Options, Order, Page, RestoreSummary, Retention, RotationReport, RowState,
+        RunEvents, Statement, Stats, StoreProof, VerifyFailure, VerifyReport, about_item,
+        key_file_of, migrate, open, parse_manifest, restore, verify_export, without_password,
     };
 }
 

@@ -11,9 +11,10 @@ pub use throughline_spec::{TraceSinkConfig, TraceSinkType, TracingConfig, Tracin
 pub use throughline_trace::Mode as DeliveryMode;
 pub use throughline_trace::{
     BatchPhase, COGNIPEER_URL, CallTracer, DeliveryReport, FileSink, FollowGuard, HttpSink,
-    InvalidSink, OtlpSink, Retry, SendFuture, Session, Sink, SinkError, SinkKind, SinkOptions,
-    Span, SpanKind, Status, TraceBatch, TraceOptions, Tracer, TracerOptions, Value, bearer,
-    load_session, otlp_spans, run_tracing, send,
+    InvalidSink, OtlpEncoding, OtlpOptions, OtlpSink, Resource, Retry, Sampler, SendFuture,
+    Session, Sink, SinkError, SinkKind, SinkOptions, Span, SpanKind, Status, TraceBatch,
+    TraceOptions, Tracer, TracerOptions, Value, bearer, load_session, otlp_spans, run_trace_id,
+    run_tracing, send,
 };
 
 /// Traces all runs that the runner drives from now on. Call [`Tracer::finish`] before the process

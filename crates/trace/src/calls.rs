@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::CompletedCall;
+use throughline_core::{CompletedCall, gen_ai};
 use throughline_json::Name;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::deliver::with_retries;
 use crate::sink::Sink;
-use crate::span::{Span, SpanKind, Value};
+use crate::span::{Span, SpanKind, UNKNOWN_PROVIDER, Value};
 
 /// Maximum number of calls in the queue.
 const AHEAD: usize = 1024;
@@ -96,16 +96,31 @@ async fn forward_calls(
     }
 }
 
-fn span(call: &CompletedCall, end: Timestamp) -> Span {
+pub(crate) fn span(call: &CompletedCall, end: Timestamp) -> Span {
     let model = call.model.as_deref().unwrap_or("unknown");
     let took = jiff::SignedDuration::try_from(call.took).unwrap_or_default();
     let start = end.checked_sub(took).unwrap_or(end);
-    let mut span = Span::new(call.own.trace, SpanKind::Call, format!("chat {model}"), start);
+    let name = format!("{} {model}", call.operation);
+    let mut span = Span::new(call.own.trace, SpanKind::Call, name, start);
     (span.id, span.parent, span.end) = (call.own.span, call.parent, end);
-    span.add("gen_ai.operation.name", "chat");
-    span.add_if_some("gen_ai.provider.name", call.provider.as_ref());
+    span.add("gen_ai.operation.name", call.operation);
+    let system = call.system.as_ref().or(call.provider.as_ref());
+    let system = system.map_or(UNKNOWN_PROVIDER, |system| gen_ai::provider_name(system));
+    span.add("gen_ai.provider.name", system);
     span.add_if_some("gen_ai.request.model", call.model.as_ref());
+    if call.is_stream {
+        span.add("gen_ai.request.stream", Value::Flag(true));
+    }
+    span.add_if_some("gen_ai.response.id", call.response.as_ref());
+    span.add_if_some("gen_ai.response.model", call.answered.as_ref());
+    span.add_texts("gen_ai.response.finish_reasons", call.finish_reason.iter().cloned().collect());
+    let server = call.endpoint.as_deref().and_then(gen_ai::server_address);
+    if let Some((address, port)) = server {
+        span.add("server.address", address);
+        span.add("server.port", u64::from(port));
+    }
     span.add("http.response.status_code", u64::from(call.status));
+    span.add_if_some("throughline.provider", call.provider.as_ref());
     span.add("throughline.dialect", &call.dialect);
     span.add_if_some("throughline.call", call.call.as_ref());
     span.add_if_some("throughline.audit", call.audit);
@@ -121,10 +136,14 @@ fn span(call: &CompletedCall, end: Timestamp) -> Span {
         span.add("throughline.fates.restored", restored);
         span.add("throughline.fates.elided", elided);
     }
-    let first_byte = call.first_byte.map(|first| Value::Decimal(first.as_secs_f64()));
+    let first_byte = call.first_byte.filter(|_| call.is_stream);
+    let first_byte = first_byte.map(|first| Value::Decimal(first.as_secs_f64()));
     span.add_if_some("gen_ai.response.time_to_first_chunk", first_byte);
     let failed = call.status >= 400 || call.status == 0;
     let problem = || failed.then(|| Name::from(format!("HTTP {}", call.status)));
     span.problem = call.problem.clone().or_else(problem);
+    if span.problem.is_some() {
+        span.add_if_some("error.type", call.error_type.as_ref());
+    }
     span
 }

@@ -10,6 +10,7 @@ use throughline_testkit::figure;
 
 use crate::fold::{Fold, TraceOptions};
 use crate::otlp;
+use crate::resource::Resource;
 use crate::session::Mode;
 use crate::session::Status;
 use crate::session::{BatchPhase, Session, TraceBatch};
@@ -91,7 +92,7 @@ fn bytes(fold: &Fold, spans: &[Span]) -> usize {
 
 #[test]
 fn trace_of_a_thousand_turns_grows_linearly() {
-    let mut full = fold();
+    let (mut full, resource) = (fold(), Resource::default());
     let (mut spans, mut sum, mut sum_otlp) = (Vec::new(), 0, 0);
     for number in 1..=TURNS {
         let record = record(number, &turn(number));
@@ -101,9 +102,9 @@ fn trace_of_a_thousand_turns_grows_linearly() {
         let own = alone.record(&record);
         assert_eq!(own.len(), 2, "a turn and a tool");
         sum += bytes(&alone, &own) - bytes(&alone, &[]);
-        sum_otlp += otlp::spans(&own).len() - otlp::spans([]).len();
+        sum_otlp += otlp::spans(&own, &resource).len() - otlp::spans([], &resource).len();
     }
-    let (total, total_otlp) = (bytes(&full, &spans), otlp::spans(&spans).len());
+    let (total, total_otlp) = (bytes(&full, &spans), otlp::spans(&spans, &resource).len());
     assert_eq!(spans.len() as u64, 2 * TURNS);
     for (name, total, sum) in [("session", total, sum), ("otlp", total_otlp, sum_otlp)] {
         // Multiply by 100 to compare integers instead of rounded fractions.

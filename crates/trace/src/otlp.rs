@@ -3,21 +3,27 @@
 //! The message has only a dozen fields of five kinds, so a hand-written encoder is simpler than a
 //! generated one.
 
-use jiff::Timestamp;
+mod json;
 
+use jiff::Timestamp;
+use throughline_core::gen_ai;
+use throughline_json::Name;
+
+pub(crate) use crate::otlp::json::spans as json_spans;
+use crate::resource::{NAME, Resource, VERSION};
 use crate::span::{Span, Value};
 
-/// Value of `service.name`, and the name of the instrumentation scope.
-const NAME: &str = "throughline";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The status code `ERROR` of a span.
+const ERROR: u64 = 2;
 
 /// Encodes an export request that contains these spans.
-pub fn spans<'s>(spans: impl IntoIterator<Item = &'s Span>) -> Vec<u8> {
+pub fn spans<'s>(spans: impl IntoIterator<Item = &'s Span>, resource: &Resource) -> Vec<u8> {
     let mut request = Message::default();
     request.message(1, |resource_spans| {
-        resource_spans.message(1, |resource| {
-            attribute(resource, 1, "service.name", &Value::from(NAME));
-            attribute(resource, 1, "service.version", &Value::from(VERSION));
+        resource_spans.message(1, |out| {
+            for (key, value) in resource.attributes() {
+                attribute(out, 1, key, &Value::from(value));
+            }
         });
         resource_spans.message(2, |scope_spans| {
             scope_spans.message(1, |scope| {
@@ -27,7 +33,9 @@ pub fn spans<'s>(spans: impl IntoIterator<Item = &'s Span>) -> Vec<u8> {
             for span in spans {
                 scope_spans.message(2, |out| put(out, span));
             }
+            scope_spans.text(3, gen_ai::SCHEMA_URL);
         });
+        resource_spans.text(3, gen_ai::SCHEMA_URL);
     });
     request.0
 }
@@ -39,21 +47,37 @@ fn put(out: &mut Message, span: &Span) {
         out.bytes(4, parent);
     }
     out.text(5, &span.name);
-    // Span kinds of the protocol: 3 is CLIENT, 1 is INTERNAL.
-    out.number(6, if span.kind.is_client() { 3 } else { 1 });
+    out.number(6, span_kind(span));
     out.fixed(7, nanoseconds(span.start));
     out.fixed(8, nanoseconds(span.end));
-    for (key, value) in &span.attributes {
+    let (error, problem) = status_of(span);
+    for (key, value) in span.attributes.iter().chain(&error) {
         attribute(out, 9, key, value);
     }
-    if let Some(problem) = &span.problem {
-        attribute(out, 9, "error.type", &Value::from("_OTHER"));
+    if let Some(problem) = problem {
         out.message(15, |status| {
             status.text(2, problem);
-            status.number(3, 2);
+            status.number(3, ERROR);
         });
     }
 }
+
+/// Returns the span kind of the protocol: 3 is CLIENT, 1 is INTERNAL.
+fn span_kind(span: &Span) -> u64 {
+    if span.kind.is_client() { 3 } else { 1 }
+}
+
+/// Returns the error message of a failed span. A failed span must have an error class, so also
+/// returns `error.type` for a span that has none.
+fn status_of(span: &Span) -> (Option<(&'static str, Value)>, Option<&Name>) {
+    let problem = span.problem.as_ref();
+    let has_class = span.attributes.iter().any(|(key, _)| *key == ERROR_TYPE);
+    let class = problem.filter(|_| !has_class);
+    (class.map(|_| (ERROR_TYPE, Value::from(gen_ai::OTHER_ERROR))), problem)
+}
+
+/// Attribute with the class of a span's error.
+const ERROR_TYPE: &str = "error.type";
 
 fn attribute(out: &mut Message, field: u32, key: &str, value: &Value) {
     out.message(field, |pair| {

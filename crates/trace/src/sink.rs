@@ -13,7 +13,8 @@ use throughline_json::{Name, words};
 
 pub use crate::sink::file::FileSink;
 pub use crate::sink::http::HttpSink;
-pub use crate::sink::otlp::OtlpSink;
+pub(crate) use crate::sink::http::PostTarget;
+pub use crate::sink::otlp::{OtlpEncoding, OtlpOptions, OtlpSink};
 
 use crate::session::TraceBatch;
 use crate::span::Span;
@@ -104,6 +105,8 @@ pub struct SinkOptions {
     pub to: String,
     /// Headers sent with every request. Their values are secret.
     pub headers: Vec<(Name, Credential)>,
+    /// Further options of an OpenTelemetry collector.
+    pub otlp: OtlpOptions,
 }
 
 /// Address of Cognipeer's hosted console.
@@ -118,8 +121,9 @@ impl SinkOptions {
     /// Creates the options of a sink for Cognipeer's console with this API key. Set `to` for a
     /// console at another address.
     pub fn cognipeer(api_key: &Credential) -> Self {
-        let to = COGNIPEER_URL.to_owned();
-        Self { kind: SinkKind::Cognipeer, name: None, to, headers: vec![bearer(api_key)] }
+        let (to, headers) = (COGNIPEER_URL.to_owned(), vec![bearer(api_key)]);
+        let otlp = OtlpOptions::default();
+        Self { kind: SinkKind::Cognipeer, name: None, to, headers, otlp }
     }
 
     /// Checks the options and creates the sink.
@@ -134,7 +138,9 @@ impl SinkOptions {
             SinkKind::Http | SinkKind::Cognipeer => {
                 Box::new(HttpSink::new(name, &self.to, &self.headers)?)
             }
-            SinkKind::Otlp => Box::new(OtlpSink::new(name, &self.to, &self.headers)?),
+            SinkKind::Otlp => {
+                Box::new(OtlpSink::new(name, &self.to, &self.headers, self.otlp.clone())?)
+            }
         })
     }
 }

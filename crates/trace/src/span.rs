@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use throughline_json::{Name, words};
 
+/// Value of the required attribute `gen_ai.provider.name` if the provider is unknown.
+pub(crate) const UNKNOWN_PROVIDER: &str = "unknown";
+
 /// An operation with a duration, or an instantaneous event. A span's id is derived from the run and
 /// the span's position, so a repeated delivery contains the same ids.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::deliver::{DeliveryReport, deliver, send};
 use crate::fold::{Fold, TraceOptions};
-use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch, session_id};
-use crate::sink::{Sink, SinkKind, SinkOptions};
-use crate::span::Span;
+use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch, id_scope, session_id};
+use crate::sink::{OtlpOptions, Sink, SinkKind, SinkOptions};
+use crate::span::{Span, derive_id};
 
 /// Number of records to read at a time.
 const PAGE: u32 = 256;
@@ -113,6 +113,11 @@ impl Tracer {
     }
 }
 
+/// Returns the trace id of a run, which every process derives in the same way.
+pub fn run_trace_id(tenant: &Tenant, run: &LogId) -> [u8; 16] {
+    derive_id::<16>(&id_scope(tenant, run))
+}
+
 /// Returns the tracing settings that are stored with a run: the run's own settings, or those of its
 /// first agent.
 pub async fn run_tracing(
@@ -181,7 +186,8 @@ fn select_sink(options: &TracerOptions, config: &TraceSinkConfig) -> Result<Arc<
     };
     let to = config.path.as_ref().or(config.url.as_ref());
     let to = to.map(ToString::to_string).unwrap_or_default();
-    let sink = SinkOptions { kind, name: None, to, headers: Vec::new() };
+    let (headers, otlp) = (Vec::new(), OtlpOptions::default());
+    let sink = SinkOptions { kind, name: None, to, headers, otlp };
     sink.open().map(Arc::from).map_err(|problem| format!("the agent's sink: {problem}"))
 }
 

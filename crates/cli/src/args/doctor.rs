@@ -1,4 +1,4 @@
-//! Options of the doctor commands: `audit`, `repair`, `rules`, `explain` and `doctor`.
+//! Options of the doctor commands: `audit`, `repair`, `rules` and `explain`.
 
 use std::path::PathBuf;
 

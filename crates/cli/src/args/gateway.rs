@@ -1,24 +1,35 @@
-//! Options of the gateway commands: `serve`, `config`, `keys` and `usage`.
+//! Options of the gateway commands: `serve`, `check`, `config`, `keys` and `usage`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use throughline_core::BudgetPeriod;
 use throughline_server::Level;
 
-use super::{CommonArgs, Format, StoreArgs, listen_address, non_empty};
+use super::{CommonArgs, Format, StoreArgs, non_empty};
 use crate::amount;
+use crate::listen_address::{InvalidListenAddress, ListenAddress};
 
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// IP address and port to listen on, where port 0 picks a free port; overrides the
-    /// configuration
-    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
-    pub(crate) listen: Option<SocketAddr>,
+    /// Address to listen on: HOST:PORT, :PORT for all interfaces, or `unix:/PATH` for a Unix socket;
+    /// port 0 picks a free port; overrides the configuration
+    #[arg(long, value_name = "ADDRESS", value_parser = serve_address)]
+    pub(crate) listen: Option<ListenAddress>,
+    /// PEM file with the certificate and its intermediate certificates; enables TLS and overrides
+    /// the configuration
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Accept requests from other machines even while no API keys exist
     #[arg(long)]
     pub(crate) allow_open: bool,
+    /// If no API keys exist, create one and write it to this file, readable only by this user
+    #[arg(long, value_name = "FILE")]
+    pub(crate) first_key_file: Option<PathBuf>,
     /// Minimum level of the JSON log lines on standard error: off, error, warn, info or debug;
     /// overrides the configuration
     #[arg(long, value_name = "LEVEL", value_parser = log_level)]
@@ -29,6 +40,16 @@ pub(crate) struct Serve {
     pub(crate) script: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/check.md"))]
+pub(crate) struct CheckArgs {
+    /// Time limit of each check in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) timeout: u64,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,6 +94,10 @@ pub(crate) enum Keys {
     /// List the API keys of a tenant, oldest first
     #[command(after_help = include_str!("help/keys-list.md"))]
     List(CommonArgs),
+    /// Change the limits of an API key
+    Update(KeysUpdate),
+    /// Set the usage that counts against the budgets of an API key to zero
+    Reset(KeysReset),
     /// Permanently revoke an API key
     Revoke(KeysRevoke),
 }
@@ -83,19 +108,80 @@ pub(crate) struct KeysCreate {
     /// Label for the key [default: unnamed]
     #[arg(long, value_name = "TEXT", default_value = "unnamed", hide_default_value = true, value_parser = non_empty())]
     pub(crate) label: String,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Limits of a key.
+#[derive(Debug, Args)]
+pub(crate) struct LimitArgs {
     /// Allow only models whose name matches this pattern, where `*` matches any text; repeatable
     /// [default: all models]
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = non_empty())]
     pub(crate) models: Vec<String>,
-    /// Maximum total cost of the key's calls, in US dollars [default: unlimited]
+    /// Maximum cost of the key's calls, in US dollars [default: unlimited]
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) budget_usd: Option<u64>,
-    /// Maximum total number of input and output tokens of the key's calls [default: unlimited]
+    /// Maximum number of input and output tokens of the key's calls [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(crate) budget_tokens: Option<u64>,
+    /// Period after which the budgets start again, in UTC: day, week, month or total [default:
+    /// total]
+    #[arg(long, value_name = "PERIOD", value_parser = period)]
+    pub(crate) per: Option<BudgetPeriod>,
+    /// Share of a budget in percent, such as 80, at which the gateway sends a message to
+    /// `budget_webhook` [default: no message]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) soft_limit: Option<u32>,
     /// Maximum number of the key's requests per minute, such as 60/min [default: unlimited]
     #[arg(long, value_name = "N/min", value_parser = rate)]
     pub(crate) rate: Option<u32>,
+    /// Maximum number of input and output tokens per minute [default: unlimited]
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_minute: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/keys-update.md"))]
+pub(crate) struct KeysUpdate {
+    /// Id of the key, as shown by `throughline keys list`
+    #[arg(value_name = "ID", value_parser = non_empty())]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    /// Limits to remove, separated by commas: models, budget-usd, budget-tokens, soft-limit, rate or
+    /// tokens-per-minute
+    #[arg(
+        long,
+        value_name = "LIMIT",
+        value_enum,
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub(crate) remove: Vec<RemovableLimit>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// A limit that `keys update --remove` removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RemovableLimit {
+    Models,
+    BudgetUsd,
+    BudgetTokens,
+    SoftLimit,
+    Rate,
+    TokensPerMinute,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/keys-reset.md"))]
+pub(crate) struct KeysReset {
+    /// Id of the key, as shown by `throughline keys list`
+    #[arg(value_name = "ID", value_parser = non_empty())]
+    pub(crate) id: String,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -141,6 +227,10 @@ impl UsageBy {
     }
 }
 
+fn serve_address(text: &str) -> Result<ListenAddress, InvalidListenAddress> {
+    text.parse()
+}
+
 fn log_level(text: &str) -> Result<LogLevel, String> {
     let known = LOG_LEVELS.iter().find(|(word, _)| *word == text);
     known
@@ -152,6 +242,11 @@ fn dollars(text: &str) -> Result<u64, String> {
     let number = text.trim().trim_start_matches('$').parse().ok();
     let sum = number.and_then(amount::micro_dollars).filter(|sum| *sum > 0);
     sum.ok_or_else(|| "expected an amount in dollars, such as 20 or 2.50".to_owned())
+}
+
+fn period(text: &str) -> Result<BudgetPeriod, String> {
+    let period = BudgetPeriod::parse(text).filter(|period| *period != BudgetPeriod::Minute);
+    period.ok_or_else(|| "expected day, week, month or total".to_owned())
 }
 
 fn rate(text: &str) -> Result<u32, String> {

@@ -1,5 +1,5 @@
 //! Options of the store commands: `threads`, `runs`, `items`, `export`, `import`, `fork`, `verify`,
-//! `forget`, `prune`, `backup`, `restore`, `stats` and `rotate`.
+//! `forget`, `prune`, `backup`, `restore`, `migrate`, `stats` and `rotate`.
 
 use std::path::PathBuf;
 
@@ -247,6 +247,27 @@ pub(crate) struct Restore {
     /// Backup file to restore
     #[arg(value_name = "BACKUP")]
     pub(crate) backup: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/migrate.md"))]
+pub(crate) struct Migrate {
+    /// File with the master key of the source, which becomes the master key of the target
+    /// [default: the key in the environment variable `THROUGHLINE_MASTER_KEY`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// File with an earlier master key that still encrypts some of the data; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(crate) retired_key_file: Vec<PathBuf>,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
+    /// Store to copy: `sqlite://FILE` or `postgres://USER@HOST/DATABASE`
+    #[arg(value_name = "SOURCE-URL", value_parser = non_empty())]
+    pub(crate) source: String,
+    /// New SQLite file or empty PostgreSQL database to copy the store to
+    #[arg(value_name = "TARGET-URL", value_parser = non_empty())]
+    pub(crate) target: String,
 }
 
 #[derive(Debug, Args)]

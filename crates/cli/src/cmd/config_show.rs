@@ -63,11 +63,18 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
         values.push(ConfigValue { key: key.to_owned(), value, from });
     };
     put("server.listen", server.listen.to_string());
+    if let Some(files) = &server.tls {
+        put("server.tls.cert", files.cert.display().to_string());
+        put("server.tls.key", files.key.display().to_string());
+    }
     put("server.allow_open", server.allow_open.to_string());
     put("server.hosts", shown_list(&server.hosts));
     put("server.log", config_name(LOG_LEVELS, &server.log).to_owned());
     let url = store.url.clone().map_or_else(default_url, Ok)?;
     put("store.url", without_password(&url));
+    if let Some(url) = &store.listen_url {
+        put("store.listen_url", without_password(url));
+    }
     if let Some(name) = &store.master_key_env {
         put("store.master_key_env", shown_variable(name));
     }
@@ -93,6 +100,9 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     put("gateway.max_streams", gateway.max_streams.to_string());
     put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
     put("gateway.passthrough", shown_list(&gateway.passthrough));
+    // The URL may contain a secret.
+    let webhook = if gateway.budget_webhook.is_some() { "set" } else { "none" };
+    put("gateway.budget_webhook", webhook.to_owned());
     let on_failure = config_name(STORE_FAILURES, &gateway.store.on_failure);
     put("gateway.on_store_failure", on_failure.to_owned());
     put("gateway.key_grace", shown_time(gateway.store.key_grace));
@@ -123,9 +133,9 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
         put("tracing.log_data", tracing.log_data.to_string());
         put("tracing.redact", tracing.redact.to_string());
         for sink in &tracing.sinks {
-            let header = sink.header.as_ref().map(|(name, _)| format!(", {name}: {MASK}"));
-            let (kind, header) = (sink.kind.as_str(), header.unwrap_or_default());
-            put(&format!("tracing.sinks.{}", sink.name), format!("{kind} to {}{header}", sink.to));
+            let headers = sink.headers.iter().map(|(name, _)| format!(", {name}: {MASK}"));
+            let (kind, headers) = (sink.kind.as_str(), headers.collect::<String>());
+            put(&format!("tracing.sinks.{}", sink.name), format!("{kind} to {}{headers}", sink.to));
         }
     }
     for (key, name) in

@@ -3,16 +3,20 @@
 
 use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};
+use throughline_core::{Append, Batch, BudgetPeriod, LogOpening, NewRecord, Store as _};
 use throughline_json::Name;
 use throughline_replay::Claims;
+use throughline_server::{budget_log, budget_reset};
 use throughline_store::{ApiKey, KeyLimits, NewApiKey};
 
 use crate::amount::dollars;
-use crate::args::{CommonArgs, Keys, KeysCreate, KeysRevoke};
+use crate::args::{
+    CommonArgs, Keys, KeysCreate, KeysReset, KeysRevoke, KeysUpdate, LimitArgs, RemovableLimit,
+};
 use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, plain};
-use crate::store::{self, IfMissing};
+use crate::store::{self, IfMissing, OpenStore};
 
 /// Prefixes that tenant names may not have. Tenants with these prefixes hold the usage log and the
 /// data of callers with their own provider key.
@@ -22,17 +26,14 @@ pub(crate) fn run(keys: &Keys) -> Result<()> {
     match keys {
         Keys::Create(options) => create(options),
         Keys::List(options) => list(options),
+        Keys::Update(options) => update(options),
+        Keys::Reset(options) => reset(options),
         Keys::Revoke(options) => revoke(options),
     }
 }
 
 fn create(options: &KeysCreate) -> Result<()> {
-    let limits = KeyLimits {
-        models: options.models.iter().map(|pattern| Name::from(pattern.as_str())).collect(),
-        budget_micro_usd: options.budget_usd,
-        budget_tokens: options.budget_tokens,
-        requests_per_minute: options.rate,
-    };
+    let limits = changed_limits(KeyLimits::default(), &options.limits, &[]);
     store::with(&options.common.at, IfMissing::IsMade, |store| {
         if let Some(prefix) = RESERVED.iter().find(|prefix| store.tenant.0.starts_with(**prefix)) {
             return Err(Failure::Usage(format!(
@@ -61,6 +62,32 @@ fn create(options: &KeysCreate) -> Result<()> {
         };
         options.common.format.print(text, json)
     })
+}
+
+/// Returns the limits without those to remove, and with those that are given.
+fn changed_limits(known: KeyLimits, given: &LimitArgs, removed: &[RemovableLimit]) -> KeyLimits {
+    let stays = |limit| !removed.contains(&limit);
+    let models = match &given.models[..] {
+        [] if stays(RemovableLimit::Models) => known.models,
+        given => given.iter().map(|pattern| Name::from(pattern.as_str())).collect(),
+    };
+    let stays = |limit| Some(()).filter(|()| stays(limit));
+    let known_usd = stays(RemovableLimit::BudgetUsd).and(known.budget_micro_usd);
+    let known_tokens = stays(RemovableLimit::BudgetTokens).and(known.budget_tokens);
+    let known_soft = stays(RemovableLimit::SoftLimit).and(known.soft_limit_percent);
+    let known_rate = stays(RemovableLimit::Rate).and(known.requests_per_minute);
+    let known_token_rate = stays(RemovableLimit::TokensPerMinute).and(known.tokens_per_minute);
+    // A total budget has no stored period, so that earlier versions can read the limits.
+    let period = given.per.or(known.budget_period);
+    KeyLimits {
+        models,
+        budget_micro_usd: given.budget_usd.or(known_usd),
+        budget_tokens: given.budget_tokens.or(known_tokens),
+        budget_period: period.filter(|period| *period != BudgetPeriod::Total),
+        soft_limit_percent: given.soft_limit.or(known_soft),
+        requests_per_minute: given.rate.or(known_rate),
+        tokens_per_minute: given.tokens_per_minute.or(known_token_rate),
+    }
 }
 
 fn list(options: &CommonArgs) -> Result<()> {
@@ -107,21 +134,70 @@ fn json_of(keys: &[ApiKey]) -> Value {
 fn describe_limits(limits: &KeyLimits) -> String {
     let mut parts = Vec::new();
     parts.extend((!limits.models.is_empty()).then(|| limits.models.join(" ")));
-    parts.extend(limits.budget_micro_usd.map(dollars));
-    parts.extend(limits.budget_tokens.map(|tokens| format!("{tokens} tokens")));
+    let period = limits.budget_period.map(|period| format!(" per {period}")).unwrap_or_default();
+    let usd = limits.budget_micro_usd.map(dollars);
+    parts.extend(usd.map(|usd| format!("{usd}{period}")));
+    parts.extend(limits.budget_tokens.map(|tokens| format!("{tokens} tokens{period}")));
+    parts.extend(limits.soft_limit_percent.map(|percent| format!("message at {percent}%")));
     parts.extend(limits.requests_per_minute.map(|rate| format!("{rate}/min")));
+    parts.extend(limits.tokens_per_minute.map(|tokens| format!("{tokens} tokens/min")));
     parts.join(", ")
+}
+
+fn update(options: &KeysUpdate) -> Result<()> {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
+        let key = active_key(store, &options.id)?;
+        let limits = changed_limits(key.limits, &options.limits, &options.remove);
+        let change = store.journal.change_api_key_limits(&store.tenant, &key.id, &limits);
+        if !store.run(change)? {
+            return Err(no_key(store));
+        }
+        let text = || {
+            let described = describe_limits(&limits);
+            let limits = if described.is_empty() { "no limits" } else { &described };
+            format!("{} {} has {}\n", text::mark(true), plain(&key.id), plain(limits))
+        };
+        options.common.format.print(text, || json!({ "id": key.id, "limits": limits.json() }))
+    })
+}
+
+fn reset(options: &KeysReset) -> Result<()> {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
+        let key = active_key(store, &options.id)?;
+        let (owner, log) = budget_log(&store.tenant, &key.id);
+        let (kind, record) = budget_reset();
+        let mut append = Append::new(log.clone());
+        if store.run(store.journal.log(&owner, &log))?.is_none() {
+            append = append.opening(LogOpening::thread());
+        }
+        append = append.record(NewRecord::new(kind, record.bytes().clone()));
+        store.run(store.journal.commit(Batch::new(owner).append(append)))?;
+        let (mark, shown) = (text::mark(true), plain(&key.id));
+        let text = || format!("{mark} the budgets of {shown} count from zero\n");
+        options.common.format.print(text, || json!({ "reset": key.id }))
+    })
+}
+
+/// Returns the active key with this id.
+fn active_key(store: &OpenStore, id: &str) -> Result<ApiKey> {
+    let mut keys = store.run(store.journal.api_keys(&store.tenant))?.into_iter();
+    let key = keys.find(|key| *key.id == *id && key.revoked.is_none());
+    key.ok_or_else(|| no_key(store))
+}
+
+/// The argument may be the key itself, so the message does not repeat it.
+fn no_key(store: &OpenStore) -> Failure {
+    Failure::Usage(format!(
+        "the tenant {} has no valid key with that id; `throughline keys list` lists the keys",
+        store.tenant
+    ))
 }
 
 fn revoke(options: &KeysRevoke) -> Result<()> {
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let id = &options.id;
         if !store.run(store.journal.revoke_api_key(&store.tenant, id))? {
-            // The argument may be the key itself, so the message does not repeat it.
-            return Err(Failure::Usage(format!(
-                "the tenant {} has no valid key with that id; `throughline keys list` lists the keys",
-                store.tenant
-            )));
+            return Err(no_key(store));
         }
         let (mark, shown) = (text::mark(true), plain(id));
         let text = || format!("{mark} {shown} is revoked and no longer accepted\n");

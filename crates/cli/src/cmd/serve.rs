@@ -1,89 +1,219 @@
 //! `throughline serve`: runs the gateway in the foreground.
 
+pub(crate) mod bind;
+mod budget_webhook;
+mod first_key;
 mod keyring;
 mod lines;
+pub(crate) mod parts;
+mod reload;
 mod welcome;
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use throughline_agent::Watcher;
-use throughline_core::Upstream;
+use futures_util::future::join;
+use throughline_agent::{Runner, Watcher};
 use throughline_json::{self as json, Json, SizeLimits};
 use throughline_replay::{Claims, Replay};
 use throughline_server::{
-    AgentApi, CallTraces, Gateway, Level, Limits, Log, Passthrough, RunCaps, SimulatorLedger,
-    Telemetry,
+    AgentApi, CallTraces, Level, Limits, Log, RunCaps, Server, ServerHandle, SharedTls,
+    SimulatorLedger, Telemetry,
 };
 use throughline_sim::{LedgerReader, Script};
 use throughline_store::{Durability, Journal, open};
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
+use self::bind::{BoundListener, ResolvedAddress};
+use self::budget_webhook::BudgetWebhook;
+use self::keyring::StoreKeys;
+use self::lines::JsonLog;
+use self::parts::{GatewayParts, load_tls};
+use self::reload::Reloader;
+use self::welcome::AccessMode;
+use crate::agent::{AgentModels, config_router, runner_with};
 use crate::args::Serve;
 use crate::catalog_watch::{CatalogChange, watch};
+use crate::clock::SystemClock;
 use crate::cmd::sim::load_script;
 use crate::config::prices::PriceTable;
-use crate::config::{self, Config, ServerSettings};
+use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
+use crate::listen_address::ListenAddress;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 use crate::store::{IfMissing, Signals, open_failure, open_options, runtime, without_password};
 use crate::tracing::{ConsoleTraces, ProcessTraces};
 
-use self::keyring::StoreKeys;
-use self::lines::JsonLog;
-use self::welcome::AccessMode;
-use crate::router::ConfigRouter;
-
 pub(crate) fn run(options: &Serve) -> Result<()> {
-    let config = config::load(options.at.config.as_deref())?;
+    let loaded = config::load_snapshot(options.at.config.as_deref())?;
     let script = options.script.as_deref().map(load_script).transpose()?.unwrap_or_default();
-    runtime(Builder::new_multi_thread())?.block_on(serve(options, config, script))
+    runtime(Builder::new_multi_thread())?.block_on(serve(options, loaded, script))
 }
 
-async fn serve(options: &Serve, mut config: Config, script: Script) -> Result<()> {
-    config.server.listen = options.listen.unwrap_or(config.server.listen);
-    config.server.allow_open |= options.allow_open;
-    config.server.log = options.log.unwrap_or(config.server.log);
+async fn serve(
+    options: &Serve,
+    (mut config, snapshot): (Config, ConfigSnapshot),
+    script: Script,
+) -> Result<()> {
+    apply_options(&mut config, options);
     let (url, mut how) = open_options(&options.at, IfMissing::IsMade)?;
     how.durability = config.gateway.capture;
     let journal = open(&url, &how).await.map_err(|error| open_failure(error, &url))?;
-    let served = answer(&config, &journal, &without_password(&url), script).await;
+    let start = Startup { options, journal: &journal, store: &without_password(&url) };
+    let served = async {
+        if let Some(file) = &options.first_key_file {
+            first_key::create_if_none(&journal, file).await?;
+        }
+        start.answer(config, snapshot, script).await
+    };
+    let served = served.await;
     let closed = journal.close().await.map_err(|error| open_failure(error, &url));
     served.and(closed)
 }
 
-async fn answer(config: &Config, journal: &Journal, store: &str, script: Script) -> Result<()> {
-    let ServerSettings { listen, allow_open, log, ref hosts } = config.server;
-    let patterns = config.gateway.passthrough.iter().map(|pattern| &**pattern);
-    let passthrough = Passthrough::new(patterns);
-    let passthrough = passthrough.map_err(|error| Failure::BadData(error.to_string()))?;
-    let has_keys = journal.has_api_keys().await.context("cannot read the API keys")?;
-    if !listen.ip().is_loopback() && !has_keys && !allow_open {
-        return Err(Failure::Usage(format!(
-            "{listen} is reachable from other machines, and there are no API keys: create a key \
-             with `throughline keys create`, or use --allow-open"
-        )));
+/// Applies the options that override the configuration.
+fn apply_options(config: &mut Config, options: &Serve) {
+    let server = &mut config.server;
+    server.listen = options.listen.clone().unwrap_or_else(|| server.listen.clone());
+    server.allow_open |= options.allow_open;
+    server.log = options.log.unwrap_or(server.log);
+    if let (Some(cert), Some(key)) = (&options.tls_cert, &options.tls_key) {
+        server.tls = Some(TlsFiles { cert: cert.clone(), key: key.clone() });
     }
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener.map_err(|error| Failure::from_listen(listen, &error))?;
-    let address =
-        listener.local_addr().context("cannot determine the address the server listens on")?;
+}
+
+/// Returns whether the gateway may be served only with keys: other machines can connect to it, and
+/// the operator does not allow requests without a key.
+fn needs_keys(config: &Config, is_local: bool) -> bool {
+    !is_local && !config.server.allow_open
+}
+
+async fn has_keys(journal: &Journal) -> Result<bool> {
+    Ok(journal.has_api_keys().await.context("cannot read the API keys")?)
+}
+
+fn missing_keys(listen: &ListenAddress) -> Failure {
+    Failure::Usage(format!(
+        "{listen} is reachable from other machines, and there are no API keys: create a key with \
+         `throughline keys create`, or use --allow-open"
+    ))
+}
+
+/// What the start of a gateway needs beside its configuration.
+struct Startup<'s> {
+    options: &'s Serve,
+    journal: &'s Journal,
+    /// The store's URL without a password.
+    store: &'s str,
+}
+
+impl Startup<'_> {
+    async fn answer(self, config: Config, snapshot: ConfigSnapshot, script: Script) -> Result<()> {
+        let (listen, journal) = (&config.server.listen, self.journal);
+        let address = ResolvedAddress::resolve(listen).await?;
+        let is_local = address.is_local();
+        let has_keys = has_keys(journal).await?;
+        if needs_keys(&config, is_local) && !has_keys {
+            return Err(missing_keys(listen));
+        }
+        let tls = load_shared_tls(&config)?;
+        let BoundListener { mut listener, authority, file: socket_file } =
+            address.bind(listen).await?;
+        if let Some(tls) = &tls {
+            listener = listener.with_tls(tls.clone());
+        }
+        let log = Arc::new(JsonLog::new(config.server.log));
+        let policy = config.redaction.clone().unwrap_or_default();
+        let traces = ProcessTraces::new(&config.tracing, policy, journal, false)?;
+        let parts = parts(&config, journal, &log, traces.clone(), script).await?;
+        let upstream = parts.upstream(&config)?;
+        let models = Arc::new(AgentModels::new(&config, Arc::clone(&upstream)));
+        let runner = runner_with(Arc::clone(&models), journal);
+        let agents = Arc::new(agent_api(&config, &parts, journal, runner, traces.clone()).await?);
+        let router = Arc::new(config_router(&config));
+        let gateway = parts.gateway(&config, Arc::clone(&router), upstream)?;
+        let handle = ServerHandle::new(Server::new(gateway, Some(Arc::clone(&agents))));
+        let url = format!("{}://{authority}", if tls.is_some() { "https" } else { "http" });
+        let open = access_mode(has_keys, config.server.allow_open);
+        text::write_styled(&welcome::welcome(&config, &url, self.store, open))?;
+        let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
+        // The first signal drains open streams; a second signal stops the gateway at once.
+        let hurry = async move {
+            again.wait_for_stop().await;
+            again.wait_for_stop().await;
+        };
+        if let Some(error) = &config.catalog.problem {
+            log_catalog(&log, &CatalogChange::Refused(error.clone()));
+        }
+        let watching = watch(config.catalog.clone(), |change| log_catalog(&log, &change));
+        let hangup = Reloader::signal()?;
+        let reloader = Reloader {
+            options: self.options,
+            journal,
+            parts: &parts,
+            log: &log,
+            handle: handle.clone(),
+            agents,
+            models,
+            router,
+            tls,
+            is_local,
+            config,
+            started_with: snapshot,
+        };
+        let stop = async move { signals.wait_for_stop().await };
+        // The server has its own task, so a reload that blocks its thread does not stop the server.
+        let serving = tokio::spawn(throughline_server::serve(handle, listener, stop, hurry));
+        // The watchers end only if the runtime shuts down.
+        tokio::select! {
+            served = serving => served.context("the server failed")?,
+            ((), ()) = join(watching, reloader.run(hangup)) => {}
+        }
+        drop(socket_file);
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+        log.end();
+        parts.simulator.stop().await;
+        Ok(())
+    }
+}
+
+/// Loads the certificate of the listener; `None` if connections are not encrypted.
+fn load_shared_tls(config: &Config) -> Result<Option<SharedTls>> {
+    let Some(files) = &config.server.tls else { return Ok(None) };
+    if matches!(config.server.listen, ListenAddress::Unix(_)) {
+        return Err(Failure::Usage(
+            "connections to a Unix socket are not encrypted: remove [server.tls], --tls-cert and \
+             --tls-key, or listen on HOST:PORT"
+                .to_owned(),
+        ));
+    }
+    Ok(Some(SharedTls::new(load_tls(files)?)))
+}
+
+/// Starts the services that stay the same while the configuration changes.
+async fn parts(
+    config: &Config,
+    journal: &Journal,
+    log: &Arc<JsonLog>,
+    traces: Option<Arc<ProcessTraces>>,
+    script: Script,
+) -> Result<GatewayParts> {
     let simulator = crate::agent::simulator(config, script).await?;
-    let catalog = config.catalog.shared.clone();
-    let upstream: Arc<dyn Upstream> = Arc::new(crate::agent::upstream(config, &simulator)?);
-    let limits = limits(&config.gateway);
-    let log = Arc::new(JsonLog::new(log));
-    let shared_log: Arc<dyn Log> = Arc::<JsonLog>::clone(&log);
+    let shared_log: Arc<dyn Log> = Arc::<JsonLog>::clone(log);
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
-    let operations =
-        Telemetry::new(Arc::new(journal.clone()), prices, Arc::clone(&shared_log), limits);
+    let limits = limits(&config.gateway);
+    let (stored, clock) = (Arc::new(journal.clone()), Arc::new(SystemClock));
+    let operations = Telemetry::new(stored, prices, clock, Arc::clone(&shared_log), limits);
     let operations = operations.context("cannot start the gateway")?;
     let mut operations = operations.with_store_policy(config.gateway.store);
-    let policy = config.redaction.clone().unwrap_or_default();
-    let traces = ProcessTraces::new(&config.tracing, policy, journal, false)?;
-    if let Some(traces) = &traces {
-        operations = operations.with_traces(Arc::clone(traces) as Arc<dyn CallTraces>);
+    if let Some(url) = &config.gateway.budget_webhook {
+        let alerts = BudgetWebhook::start(url, Arc::clone(&shared_log))?;
+        operations = operations.with_budget_alerts(Arc::new(alerts));
+    }
+    if let Some(traces) = traces {
+        operations = operations.with_traces(traces as Arc<dyn CallTraces>);
     }
     let claims = Claims::new(journal.derived_key("claims"));
     let replay = Replay::new(Arc::new(journal.clone()), claims);
@@ -91,66 +221,41 @@ async fn answer(config: &Config, journal: &Journal, store: &str, script: Script)
         Durability::Durable => replay,
         Durability::Relaxed => replay.relaxed(),
     };
+    Ok(GatewayParts {
+        replay: Arc::new(replay),
+        keyring: Arc::new(StoreKeys::new(journal.clone(), shared_log)),
+        operations: Arc::new(operations),
+        simulator,
+    })
+}
+
+/// Creates the agent API, which keeps its tools, caps and redaction while the configuration
+/// changes.
+async fn agent_api(
+    config: &Config,
+    parts: &GatewayParts,
+    journal: &Journal,
+    runner: Runner,
+    traces: Option<Arc<ProcessTraces>>,
+) -> Result<AgentApi> {
     let tools = config.tools.clone().open().await;
     let tools = tools.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?;
-    let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
+    let mut runner = runner.with_tools(tools);
     runner.lease = config.agents.lease;
-    runner.watcher = traces.clone().map(|traces| traces as Arc<dyn Watcher>);
+    runner.watcher = traces.map(|traces| traces as Arc<dyn Watcher>);
     let caps = RunCaps {
         max_steps: config.agents.max_steps.into(),
         max_runs_per_tenant: count(config.agents.max_runs_per_tenant),
     };
-    let mut agents = AgentApi::new(runner)
+    let agents = AgentApi::new(runner)
         .with_caps(caps)
         .with_archive(Arc::new(journal.clone()))
-        .with_simulators(Arc::new(BuiltInLedger(simulator.ledger_reader())))
+        .with_simulators(Arc::new(BuiltInLedger(parts.simulator.ledger_reader())))
         .with_traces(Arc::new(ConsoleTraces(journal.clone())));
-    if let Some(policy) = &config.redaction {
-        agents = agents.with_redaction(policy.clone());
-    }
-    let routes = config.routes.clone();
-    let gateway = Gateway {
-        replay: Arc::new(replay),
-        upstream,
-        directory: Arc::new(ConfigRouter::new(routes, catalog.clone())),
-        catalog,
-        mode: config.gateway.replay,
-        prefix: config.gateway.prefix,
-        keyring: Arc::new(StoreKeys::new(journal.clone(), shared_log)),
-        allow_open,
-        hosts: hosts.clone(),
-        passthrough,
-        body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
-        depth_limit: config.gateway.depth_limit,
-        operations: Arc::new(operations),
-        redaction: config.redaction.clone().map(Arc::new),
-    };
-    let server = throughline_server::Server::new(gateway, Some(Arc::new(agents)));
-    let open = access_mode(has_keys, allow_open);
-    let url = format!("http://{address}");
-    text::write_styled(&welcome::welcome(config, &url, store, open))?;
-    let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
-    // The first signal drains open streams; a second signal stops the gateway at once.
-    let hurry = async {
-        again.wait_for_stop().await;
-        again.wait_for_stop().await;
-    };
-    if let Some(error) = &config.catalog.problem {
-        log_catalog(&log, &CatalogChange::Refused(error.clone()));
-    }
-    let watching = watch(config.catalog.clone(), |change| log_catalog(&log, &change));
-    let serving = throughline_server::serve(server, listener, signals.wait_for_stop(), hurry);
-    // The watcher ends only if the runtime shuts down.
-    tokio::select! {
-        () = serving => {}
-        () = async { watching.await; std::future::pending().await } => {}
-    }
-    if let Some(traces) = traces {
-        traces.finish().await;
-    }
-    log.end();
-    simulator.stop().await;
-    Ok(())
+    Ok(match &config.redaction {
+        Some(policy) => agents.with_redaction(policy.clone()),
+        None => agents,
+    })
 }
 
 fn access_mode(has_keys: bool, allow_open: bool) -> AccessMode {

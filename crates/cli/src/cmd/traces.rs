@@ -6,7 +6,7 @@ use serde_json::json;
 use throughline_core::LogId;
 use throughline_json::Name;
 use throughline_trace::{
-    DeliveryReport, Status, TraceBatch, load_session, otlp_spans, run_tracing, send,
+    DeliveryReport, Resource, Status, TraceBatch, load_session, otlp_spans, run_tracing, send,
 };
 
 use crate::agent::{self, AgentContext, ModelAccess};
@@ -40,7 +40,7 @@ pub(crate) fn export(options: &TracesExport) -> Result<()> {
         let batch = load_session(journal, tenant, &run, content, &SystemClock);
         let mut batch = context.run(batch).await?;
         if !options.send {
-            return write(options, &batch);
+            return write(options, &batch, &settings.resource);
         }
         let session = Arc::make_mut(&mut batch.session);
         session.sinks = sinks.iter().map(|sink| Name::from(sink.name())).collect();
@@ -49,10 +49,10 @@ pub(crate) fn export(options: &TracesExport) -> Result<()> {
 }
 
 /// Writes the trace to a file or to standard output.
-fn write(options: &TracesExport, batch: &TraceBatch) -> Result<()> {
+fn write(options: &TracesExport, batch: &TraceBatch, resource: &Resource) -> Result<()> {
     let bytes = match options.trace_format {
         TraceFormat::Session => format!("{}\n", batch.to_json().as_str()).into_bytes(),
-        TraceFormat::Otlp => otlp_spans(batch.all()),
+        TraceFormat::Otlp => otlp_spans(batch.all(), resource),
     };
     match options.output.as_deref().filter(|file| file.as_os_str() != "-") {
         None => text::write_out(&bytes),

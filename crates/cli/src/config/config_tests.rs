@@ -207,13 +207,19 @@ fn invalid_values_are_reported_with_an_example() {
     let bytes = "must be a number of bytes: write body_limit = \"64MiB\", or a plain number";
     let time = "must be a duration of at most one day: write idle = \"30s\", \"500ms\" or \"5m\", or a \
                 number of seconds";
-    let listen = "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", or \
-                  \"[::1]:4400\"";
+    let listen = "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", \
+                  \"localhost:4400\", \":4400\" or \"unix:/run/throughline.sock\"";
     let replay = "`replay` must be one of observe, repair, enforce, off";
     let price = "`input` must be a price in dollars per million tokens: write input = 2.50";
     for (text, expected) in [
         ("server = 1", "1:10: `server` must be a table: write [server]".to_owned()),
         ("[server]\nlisten = \"4400\"", format!("2:10: {listen}")),
+        (
+            "[server.tls]\ncert = \"a.crt\"",
+            "1:9: this table has no `key`: write cert = \"/etc/throughline/tls.crt\" and key = \
+             \"/etc/throughline/tls.key\""
+                .to_owned(),
+        ),
         (
             "[server]\nlisten = 4400",
             "2:10: `listen` must be a string: write listen = \"127.0.0.1:4400\"".to_owned(),
@@ -441,7 +447,7 @@ fn invalid_trace_sinks_are_reported() {
     let ParsedConfig { config, errors, .. } = read(&hosted, Catalog::builtin(), &variables);
     assert!(errors.is_empty());
     let hosted = &config.tracing.sinks[0];
-    let header = hosted.header.as_ref().unwrap();
+    let header = &hosted.headers[0];
     let bearer = format!("Bearer {}", variables("WORK_KEY").unwrap());
     assert_eq!((&*hosted.to, &*header.0), (throughline_trace::COGNIPEER_URL, "authorization"));
     assert_eq!(header.1.reveal(), bearer);
@@ -451,7 +457,7 @@ fn invalid_trace_sinks_are_reported() {
     let tracing = config.tracing;
     assert!(tracing.is_on() && !tracing.log_data && tracing.redact);
     assert_eq!((tracing.mode.as_str(), tracing.patience), ("streaming", Duration::from_secs(2)));
-    let header = tracing.sinks[0].header.as_ref().unwrap();
+    let header = &tracing.sinks[0].headers[0];
     assert_eq!((&*header.0, header.1.reveal()), ("x-key", variables("WORK_KEY").unwrap().as_str()));
 }
 

@@ -24,9 +24,9 @@ use super::provider;
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
     AgentSettings, CAPTURE_MODES, GatewaySettings, PREFIX_POLICIES, Price, Prices, REPLAY_MODES,
-    STORE_FAILURES, ServerSettings, StoreSettings, Timeouts,
+    STORE_FAILURES, ServerSettings, StoreSettings, Timeouts, TlsFiles,
 };
-use super::tracing;
+use super::{opentelemetry, tracing};
 use crate::amount;
 use crate::args::LOG_LEVELS;
 
@@ -148,6 +148,7 @@ fn fill(
         .section("tracing", notes)
         .map(|section| tracing::read(&section, notes))
         .unwrap_or_default();
+    opentelemetry::apply(&mut config.tracing, notes.variables);
     // The caller loads the catalog. Here, the table is only checked.
     if let Some(section) = root.section("catalog", notes) {
         drop(catalog::settings(&section, notes));
@@ -188,14 +189,15 @@ fn fill(
 }
 
 fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings {
-    section.reject_unknown_keys(&["listen", "allow_open", "hosts", "log"], notes);
+    section.reject_unknown_keys(&["listen", "tls", "allow_open", "hosts", "log"], notes);
     let mut server = ServerSettings::default();
     if let Some(text) = section.text("listen", "127.0.0.1:4400", notes) {
-        let expected =
-            "an address with a port: write listen = \"127.0.0.1:4400\", or \"[::1]:4400\"";
+        let expected = "an address with a port: write listen = \"127.0.0.1:4400\", \
+                        \"localhost:4400\", \":4400\" or \"unix:/run/throughline.sock\"";
         let address = section.parse("listen", |_| text.parse().ok(), expected, notes);
         server.listen = address.unwrap_or(server.listen);
     }
+    server.tls = section.section("tls", notes).and_then(|section| tls(&section, notes));
     server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
     let hosts = section.texts("hosts", "\"gateway.example.com\"", notes);
     for (at, host) in hosts.unwrap_or_default() {
@@ -210,13 +212,39 @@ fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings 
     server
 }
 
+fn tls(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<TlsFiles> {
+    section.reject_unknown_keys(&["cert", "key"], notes);
+    for key in ["cert", "key"].into_iter().filter(|key| !section.has(key)) {
+        let message = format!(
+            "this table has no `{key}`: write cert = \"/etc/throughline/tls.crt\" and \
+             key = \"/etc/throughline/tls.key\""
+        );
+        notes.error(section.at, message);
+    }
+    let cert = section.text("cert", "/etc/throughline/tls.crt", notes);
+    let key = section.text("key", "/etc/throughline/tls.key", notes);
+    Some(TlsFiles { cert: cert?.into(), key: key?.into() })
+}
+
 fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
-    section.reject_unknown_keys(&["url", "master_key_env"], notes);
+    section.reject_unknown_keys(&["url", "listen_url", "master_key_env"], notes);
     let url = section.text("url", "sqlite:///srv/throughline.db", notes);
     if url.is_some_and(|url| !is_address(url)) {
         let message =
             "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE";
         notes.error(section.value_at("url"), message);
+    }
+    let listen_url = section.text("listen_url", "postgres://USER@HOST/DATABASE", notes);
+    let is_postgres =
+        |url: &str| url.starts_with("postgres://") || url.starts_with("postgresql://");
+    if listen_url.is_some_and(|url| !is_postgres(url)) {
+        let message = "`listen_url` must be the URL of the PostgreSQL server itself, for a direct \
+                       connection: write postgres://USER@HOST/DATABASE";
+        notes.error(section.value_at("listen_url"), message);
+    } else if listen_url.is_some() && !url.is_some_and(is_postgres) {
+        let message = "`listen_url` needs a `url` that starts with postgres://, such as the URL of \
+                       PgBouncer";
+        notes.error(section.value_at("listen_url"), message);
     }
     let master_key_env = key::variable_name("master_key_env", section, notes);
     if let Some(name) = master_key_env.filter(|name| (notes.variables)(name).is_none()) {
@@ -224,7 +252,11 @@ fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
         let message = format!("{shown} is not set; the store cannot be opened without it");
         notes.warning(section.value_at("master_key_env"), message);
     }
-    StoreSettings { url: url.map(str::to_owned), master_key_env: master_key_env.map(Name::from) }
+    StoreSettings {
+        url: url.map(str::to_owned),
+        listen_url: listen_url.map(str::to_owned),
+        master_key_env: master_key_env.map(Name::from),
+    }
 }
 
 fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
@@ -267,6 +299,7 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
             "max_streams",
             "max_request_memory",
             "passthrough",
+            "budget_webhook",
             "on_store_failure",
             "key_grace",
             "timeouts",
@@ -303,6 +336,9 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
         max_request_memory: bytes("max_request_memory", defaults.max_request_memory, notes),
         max_streams: count("max_streams", defaults.max_streams, notes),
         passthrough: passthrough.iter().map(|(_, pattern)| Name::from(*pattern)).collect(),
+        budget_webhook: section
+            .text("budget_webhook", "https://example.com/alerts", notes)
+            .map(Name::from),
         timeouts,
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the pools of accounts in the configuration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_codec::{Catalog, SharedCatalog};
@@ -102,6 +103,24 @@ fn each_usable_account_has_a_target_and_an_endpoint() {
     assert_eq!(pooled, ["openai#openai", "openai#b", "openai#unset"]);
     let b = all.iter().find(|one| &*one.name == "openai#b").unwrap();
     assert_eq!(b.base_url(), "https://openai.example/v1");
+}
+
+#[test]
+fn pool_is_kept_after_a_reload_if_its_settings_stay_the_same() {
+    let router =
+        |text: &str| ConfigRouter::new(parse(text).config.routes.clone(), SharedCatalog::default());
+    let pool = |router: &ConfigRouter| {
+        let target = router.reach("gpt-5.2").unwrap().remove(0);
+        router.pool(&target).unwrap()
+    };
+    let first = router(TWO);
+    let route = "[[routes]]\nmodel = \"fast\"\ntargets = [\"sim/gpt-5.6-sol\"]";
+    let second = router(&format!("{TWO}\n{route}")).with_pools_of(&first);
+    assert!(Arc::ptr_eq(&pool(&first), &pool(&second)));
+    let changed = TWO.replacen("name = \"b\"", "name = \"c\"", 1);
+    assert_ne!(changed, TWO);
+    let third = router(&changed).with_pools_of(&second);
+    assert!(!Arc::ptr_eq(&pool(&second), &pool(&third)));
 }
 
 #[test]

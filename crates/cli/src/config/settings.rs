@@ -1,6 +1,7 @@
 //! The gateway's settings and their defaults, without I/O.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use throughline_core::matches_pattern;
@@ -9,11 +10,14 @@ use throughline_server::{Level, OnStoreFailure, PrefixPolicy, ReplayMode, StoreP
 use throughline_store::Durability;
 
 use crate::args::LogLevel;
+use crate::listen_address::ListenAddress;
 
 /// `[server]`: which clients may connect, and what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
+    /// The certificate of the listener; `None` if connections are not encrypted.
+    pub(crate) tls: Option<TlsFiles>,
     /// Whether other machines may connect if there are no API keys.
     pub(crate) allow_open: bool,
     /// Host names that other machines may use to connect without a key.
@@ -25,7 +29,26 @@ pub(crate) struct ServerSettings {
 impl Default for ServerSettings {
     fn default() -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400);
-        Self { listen, allow_open: false, hosts: Vec::new(), log: Some(Level::Info) }
+        let listen = ListenAddress::Address(listen);
+        Self { listen, tls: None, allow_open: false, hosts: Vec::new(), log: Some(Level::Info) }
+    }
+}
+
+/// `[server.tls]`: the PEM files of the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The certificate, followed by the intermediate certificates.
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Resolves relative paths against the folder of the configuration file.
+    pub(super) fn resolve(&mut self, config: &Path) {
+        if let Some(folder) = config.parent() {
+            self.cert = folder.join(&self.cert);
+            self.key = folder.join(&self.key);
+        }
     }
 }
 
@@ -34,6 +57,8 @@ impl Default for ServerSettings {
 pub(crate) struct StoreSettings {
     /// Store URL, which may contain a password; `None` for the default location.
     pub(crate) url: Option<String>,
+    /// URL of a direct connection for notifications, which may contain a password.
+    pub(crate) listen_url: Option<String>,
     /// Environment variable that holds the master key.
     pub(crate) master_key_env: Option<Name>,
 }
@@ -79,6 +104,9 @@ pub(crate) struct GatewaySettings {
     pub(crate) max_request_memory: u64,
     /// Patterns of unknown paths that are forwarded with the operator's key.
     pub(crate) passthrough: Vec<Name>,
+    /// URL that receives a message when a key reaches the soft limit of a budget. The URL may
+    /// contain a secret.
+    pub(crate) budget_webhook: Option<Name>,
     /// What to do with requests while the store fails, and how long cached API keys stay valid.
     pub(crate) store: StorePolicy,
     pub(crate) timeouts: Timeouts,
@@ -98,6 +126,7 @@ impl Default for GatewaySettings {
             max_streams: 4096,
             max_request_memory: 1 << 30,
             passthrough: Vec::new(),
+            budget_webhook: None,
             store: StorePolicy::default(),
             timeouts: Timeouts::default(),
         }
@@ -195,12 +224,22 @@ impl Prices {
     /// Returns the price with the longest matching pattern. A pattern with a slash applies to
     /// `PROVIDER/model` and takes precedence over patterns without a slash.
     pub(crate) fn price_for(&self, provider: &str, model: &str) -> Option<Price> {
+        self.price_where(provider, model, |_| true)
+    }
+
+    /// Like [`price_for`](Self::price_for), with only the patterns for which `applies` is true.
+    pub(crate) fn price_where(
+        &self,
+        provider: &str,
+        model: &str,
+        applies: impl Fn(&str) -> bool,
+    ) -> Option<Price> {
         let full = format!("{provider}/{model}");
         let last = model.rsplit('/').next().unwrap_or(model);
         let has_slash = |pattern: &str| pattern.contains('/');
         let rows = self.0.iter().filter(|(pattern, _)| {
             let other = if has_slash(pattern) { &full } else { last };
-            matches_pattern(pattern, model) || matches_pattern(pattern, other)
+            applies(pattern) && (matches_pattern(pattern, model) || matches_pattern(pattern, other))
         });
         rows.max_by_key(|(pattern, _)| (has_slash(pattern), pattern.len())).map(|(_, price)| *price)
     }

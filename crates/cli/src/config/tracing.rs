@@ -5,12 +5,13 @@ use std::time::Duration;
 use throughline_core::Credential;
 use throughline_json::Name;
 use throughline_tools::reader::{Diagnostics, Section};
-use throughline_trace::{COGNIPEER_URL, Mode, SinkKind, bearer};
+use throughline_trace::{COGNIPEER_URL, Mode, OtlpOptions, Resource, Sampler, SinkKind, bearer};
 
 use super::shown_variable;
 
 /// Where traces are sent and what they contain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings of the file")]
 pub(crate) struct TracingSettings {
     pub(crate) enabled: bool,
     pub(crate) mode: Mode,
@@ -18,11 +19,19 @@ pub(crate) struct TracingSettings {
     pub(crate) thread_id: Option<Name>,
     /// Whether traces contain messages, thoughts and tool data.
     pub(crate) log_data: bool,
+    /// Whether the file sets `log_data`.
+    pub(super) sets_log_data: bool,
     /// Whether common secrets in traces are redacted.
     pub(crate) redact: bool,
     /// Time limit for sending one batch to a sink, including retries.
     pub(crate) patience: Duration,
     pub(crate) sinks: Vec<SinkSettings>,
+    /// Attributes of this process for OpenTelemetry collectors.
+    pub(crate) resource: Resource,
+    /// Selects the traces to send.
+    pub(crate) sampler: Sampler,
+    /// An invalid environment variable, reported when the sinks are opened.
+    pub(crate) problem: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +39,8 @@ pub(crate) struct SinkSettings {
     pub(crate) name: Name,
     pub(crate) kind: SinkKind,
     pub(crate) to: String,
-    pub(crate) header: Option<(Name, Credential)>,
+    pub(crate) headers: Vec<(Name, Credential)>,
+    pub(crate) otlp: OtlpOptions,
 }
 
 impl Default for TracingSettings {
@@ -40,9 +50,13 @@ impl Default for TracingSettings {
             mode: Mode::default(),
             thread_id: None,
             log_data: true,
+            sets_log_data: false,
             redact: true,
             patience: Duration::from_secs(20),
             sinks: Vec::new(),
+            resource: Resource::default(),
+            sampler: Sampler::default(),
+            problem: None,
         }
     }
 }
@@ -64,9 +78,11 @@ pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Tracin
         mode: section.choice("mode", Mode::ALL, notes).unwrap_or(defaults.mode),
         thread_id: section.text("thread_id", "shop", notes).map(Name::from),
         log_data: section.flag("log_data", notes).unwrap_or(defaults.log_data),
+        sets_log_data: section.has("log_data"),
         redact: section.flag("redact", notes).unwrap_or(defaults.redact),
         patience: section.time("patience", notes).unwrap_or(defaults.patience),
         sinks: sinks.iter().filter_map(|(name, section)| sink(name, section, notes)).collect(),
+        ..defaults
     }
 }
 
@@ -101,13 +117,14 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
     let is_hosted = is_cognipeer && !section.has(key);
     let to = to.or(is_hosted.then_some(COGNIPEER_URL));
     let key = api_key(section, kind, notes).map(|key| bearer(&Credential::new(key)));
-    let header = header(section, notes).or(key);
+    let headers = header(section, notes).or(key).into_iter().collect();
     if is_hosted && !["api_key", "api_key_env", "header"].iter().any(|key| section.has(key)) {
         let message = "a sink of kind cognipeer needs `api_key_env`: \
                        write api_key_env = \"COGNIPEER_API_KEY\"";
         notes.error(section.at, message.to_owned());
     }
-    Some(SinkSettings { name: Name::from(name), kind, to: to?.to_owned(), header })
+    let (name, otlp) = (Name::from(name), OtlpOptions::default());
+    Some(SinkSettings { name, kind, to: to?.to_owned(), headers, otlp })
 }
 
 /// Returns the API key of a Cognipeer sink.

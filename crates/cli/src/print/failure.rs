@@ -39,7 +39,8 @@ impl Failure {
     pub(crate) fn from_listen(address: SocketAddr, error: &io::Error) -> Self {
         let message = match error.kind() {
             io::ErrorKind::AddrInUse => format!(
-                "{address} is in use; choose another address with --listen, or use port 0 to get a free port"
+                "{address} is in use; stop the program that listens on it, choose another address \
+                 with --listen, or use port 0 to get a free port"
             ),
             io::ErrorKind::AddrNotAvailable => format!(
                 "cannot listen on {address}, because this machine does not have that IP address; \

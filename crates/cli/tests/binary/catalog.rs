@@ -379,7 +379,7 @@ fn show_prints_the_source_of_each_row() {
     assert!(!folder.run(&["catalog", "show", "gpt-6.1"]).out.contains("no row lists"));
     let output = folder.run(&["catalog", "show", "zzz"]);
     assert!(output.out.starts_with("no model family matches zzz"), "{}", output.out);
-    let facts = folder.json(&["doctor"]);
+    let facts = folder.json(&["env"]);
     assert_eq!(facts["catalog"], "2027-01-02.2, installed");
     // A configured provider can use an installed row.
     folder.write_config("[providers.mine]\nkind = \"example\"\napi_key = \"k\"\n");

@@ -304,6 +304,7 @@ fn help_has_examples_and_completions_are_printed() {
         "prune",
         "backup",
         "restore",
+        "migrate",
         "stats",
         "rotate",
     ] {

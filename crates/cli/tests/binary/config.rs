@@ -424,7 +424,7 @@ fn show_model_lists_its_targets() {
          $1.25 in and $10.00 out\n\
          2. work-claude/claude-sonnet-5  anthropic-messages at https://api.anthropic.com, key: …, \
          $2.00 in and $10.00 out\n\
-         3. sim/gpt-5  openai-responses at built in, key: none, $1.25 in and $10.00 out\n"
+         3. sim/gpt-5  openai-responses at built in, key: none, $0.00 in and $0.00 out\n"
     );
     let report = folder.json(&["config", "show", "--model", "claude-x"]);
     assert_eq!(report["targets"][0]["provider"], "work-claude");

@@ -500,7 +500,7 @@ fn check_sign_in(browser: &Browser, fixture: &ConsoleFixture, axe: &str) {
         created["key"].as_str().unwrap().to_owned()
     };
     let own = key("console", &["--budget-usd", "20"]);
-    let tests = key("continuous integration", &["--budget-tokens", "2000", "--models", "sim/*"]);
+    let tests = key("continuous integration", &["--budget-tokens", "5000", "--models", "sim/*"]);
     browser.open("about:blank");
     // The gateway notices the new key within a second.
     browser.open(&fixture.page("runs"));

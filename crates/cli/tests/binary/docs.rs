@@ -504,20 +504,26 @@ fn generated_rule_book_pages_are_current() {
 }
 
 #[test]
-fn doctor_report_contains_no_secret() {
-    let store = TestStore::empty("doctor");
+fn environment_report_contains_no_secret() {
+    let store = TestStore::empty("env");
     let secret = "sk-ant-api03-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
     let config = "[tracing.sinks.own]\nkind = \"otlp\"\nurl = \"http://collector.secret.example\"\nheader = \"x-key\"\nvalue = \"hush\"\n";
     std::fs::write(store.file("throughline.toml"), config).unwrap();
-    for format in ["text", "json"] {
-        let output =
-            store.run_with(&[("ANTHROPIC_API_KEY", secret)], &["doctor", "--format", format], b"");
+    // `doctor` is an earlier name of the command.
+    for (command, format) in [("env", "text"), ("env", "json"), ("doctor", "text")] {
+        let environment = [("ANTHROPIC_API_KEY", secret)];
+        let output = store.run_with(&environment, &[command, "--format", format], b"");
         assert_eq!((output.code, output.err.as_str()), (0, ""));
-        assert!(
-            output.out.contains("anthropic (variable)") && output.out.contains("SQLite"),
-            "{}",
-            output.out
-        );
+        for fact in [
+            "anthropic (variable)",
+            "SQLite",
+            "schema version 3",
+            "a valid file, throughline.toml",
+            "ANTHROPIC_API_KEY",
+            "an address, without TLS",
+        ] {
+            assert!(output.out.contains(fact), "{fact}: {}", output.out);
+        }
         for private in [secret, "hush", "secret.example", store.folder.to_str().unwrap()] {
             assert!(!output.out.contains(private), "{private}: {}", output.out);
         }

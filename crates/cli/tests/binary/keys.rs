@@ -76,6 +76,51 @@ fn key_is_shown_once_and_valid_until_revoked() {
 }
 
 #[test]
+fn limits_are_raised_lowered_removed_and_budgets_reset() {
+    let store = TestStore::without_database("keys-update");
+    let created = store.json(&["keys", "create", "--budget-usd", "20", "--rate", "60/min"]);
+    let id = created["id"].as_str().unwrap();
+    let limits = |arguments: &[&str]| {
+        let updated = store.json(&[&["keys", "update", id][..], arguments].concat());
+        assert_eq!(updated["id"], id);
+        assert_eq!(store.json(&["keys", "list"])["keys"][0]["limits"], updated["limits"]);
+        updated["limits"].clone()
+    };
+    let raised = ["--budget-usd", "50", "--per", "month", "--soft-limit", "80"];
+    assert_eq!(
+        limits(&raised),
+        json!({"budget_micro_usd": 50_000_000, "requests_per_minute": 60,
+               "soft_limit_percent": 80, "budget_period": "month"})
+    );
+    let output = store.run(&["keys", "list"]);
+    assert!(output.out.contains("$50.00 per month, message at 80%, 60/min"), "{}", output.out);
+    let lowered = ["--budget-usd", "5", "--per", "total", "--remove", "rate,soft-limit"];
+    assert_eq!(limits(&lowered), json!({"budget_micro_usd": 5_000_000}));
+    assert_eq!(
+        limits(&["--tokens-per-minute", "900", "--remove", "budget-usd"]),
+        json!({"tokens_per_minute": 900})
+    );
+    assert_eq!(store.json(&["keys", "reset", id]), json!({"reset": id}));
+    assert_eq!(store.json(&["keys", "reset", id]), json!({"reset": id}));
+    // Another tenant can neither change nor reset the key, and a pasted key is not printed.
+    let secret = created["key"].as_str().unwrap();
+    for arguments in [
+        &["keys", "update", id, "--tenant", "acme", "--rate", "1/min"][..],
+        &["keys", "reset", id, "--tenant", "acme"],
+        &["keys", "reset", secret],
+    ] {
+        let output = store.run(arguments);
+        assert_eq!(output.code, 2, "{arguments:?}");
+        assert!(output.err.contains("has no valid key with that id"), "{}", output.err);
+        assert!(!output.err.contains(secret), "{}", output.err);
+    }
+    for arguments in [["--per", "minute"], ["--soft-limit", "101"], ["--remove", "all"]] {
+        let output = store.run(&[&["keys", "update", id][..], &arguments].concat());
+        assert_eq!(output.code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
 fn key_without_limits_is_reported_as_unlimited() {
     let store = TestStore::without_database("keys-plain");
     let output = store.run(&["keys", "create"]);

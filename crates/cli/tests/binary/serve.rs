@@ -24,7 +24,7 @@ fn gateway_answers_records_usage_and_stops() {
         "[prices.\"sim/*\"]\ninput = 1000\noutput = 1000\n",
     )
     .unwrap();
-    let key = store.json(&["keys", "create", "--label", "ci", "--budget-usd", "0.01"]);
+    let key = store.json(&["keys", "create", "--label", "ci", "--budget-usd", "4.14"]);
     let (id, secret) = (key["id"].as_str().unwrap(), key["key"].as_str().unwrap());
     let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
     let credentials = format!("authorization: Bearer {secret}\r\n");
@@ -33,9 +33,9 @@ fn gateway_answers_records_usage_and_stops() {
     assert!(serving.send("GET", "/metrics", "", "").starts_with("HTTP/1.1 401"));
     let response = serving.send("POST", "/v1/messages", &credentials, QUESTION);
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
-    // The first request has exceeded the budget of one cent.
+    // The rest of the budget does not cover 4,096 output tokens.
     let response = serving.send("POST", "/v1/messages", &credentials, QUESTION);
-    assert!(response.starts_with("HTTP/1.1 429") && response.contains("$0.01"), "{response}");
+    assert!(response.starts_with("HTTP/1.1 402") && response.contains("$4.14"), "{response}");
     let used = json_of(&serving.send("GET", "/v1/throughline/usage", &credentials, ""));
     assert_eq!((&used["key"], &used["used"]["calls"]), (&key["id"], &Value::from(1)));
     let metrics = serving.send("GET", "/metrics", &credentials, "");
@@ -62,7 +62,7 @@ fn gateway_answers_records_usage_and_stops() {
     assert_eq!((&lines[0]["status"], &lines[0]["key"]), (&Value::from(200), &Value::from(id)));
     assert_eq!(
         (&lines[1]["status"], &lines[1]["level"]),
-        (&Value::from(429), &Value::from("info"))
+        (&Value::from(402), &Value::from("info"))
     );
     // The usage is in the store, and the command prints it.
     let printed = store.json(&["usage"]);

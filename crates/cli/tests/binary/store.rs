@@ -697,3 +697,58 @@ fn files_in(folder: &Path) -> Vec<String> {
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
+
+#[test]
+fn migrate_moves_a_store_to_postgres_and_back() {
+    let store = TestStore::small("migrated");
+    let database = throughline_testkit::postgres_database();
+    let (source, back) = (store.url(), format!("sqlite://{}", store.file("back.db").display()));
+    let there = store.json(&["migrate", &source, &database]);
+    let members = [
+        "source",
+        "target",
+        "copied",
+        "proof",
+        "store",
+        "records",
+        "without_content",
+        "segments",
+        "manifests",
+        "tenants",
+        "threads",
+        "runs",
+        "turns",
+        "blobs",
+    ];
+    assert_eq!(keys(&there), members);
+    assert_eq!((&there["copied"], &there["tenants"]), (&json!(true), &json!(2)), "{there}");
+    let again = store.json(&["migrate", &source, &database]);
+    assert_eq!((&again["copied"], &again["proof"]), (&json!(false), &there["proof"]), "{again}");
+    let output = store.run(&["migrate", &database, &back]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    let proof = there["proof"].as_str().unwrap();
+    let expected = format!("both stores are intact and have the proof {proof}");
+    assert!(output.out.contains(&expected), "{}", output.out);
+    for target in [&database, &back] {
+        assert_eq!(store.run(&["verify", "--store", target]).code, 0);
+        let items = store.run(&["items", "trip", "--store", target]);
+        assert_eq!(items.out, store.run(&["items", "trip"]).out);
+    }
+
+    // The copy was used since, and another store is at the target.
+    assert_eq!(store.run(&["fork", "trip", "--store", &database]).code, 0);
+    let output = store.run(&["migrate", &source, &database]);
+    assert_eq!(output.code, 2, "{}", output.err);
+    assert!(output.err.contains("already contains a store"), "{}", output.err);
+    for (target, code, expected) in [
+        (&*source, 2, "both stores of a migration are on SQLite"),
+        ("mysql://me@here/db", 2, "the target URL has an unknown scheme"),
+        ("postgres://me:hunter2@127.0.0.1:1/db", 69, "cannot reach postgres://127.0.0.1:1/db"),
+    ] {
+        let output = store.run(&["migrate", &source, target]);
+        assert_eq!(output.code, code, "{}", output.err);
+        assert!(output.err.contains(expected) && !output.err.contains("hunter2"), "{}", output.err);
+    }
+    let absent = format!("sqlite://{}", store.file("absent.db").display());
+    assert_eq!(store.run(&["migrate", &absent, &database]).code, 69);
+}

@@ -12,9 +12,9 @@ use std::time::Duration;
 use serde_json::Value;
 use throughline_testkit::{figure, skip, workspace_root};
 
-use crate::support::CommandOutput;
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
+use crate::support::{CommandOutput, throughline_with};
 
 /// A request received by a trace receiver.
 #[derive(Clone)]
@@ -403,6 +403,59 @@ fn gateway_calls_join_the_callers_trace() {
     assert!(good["gen_ai.usage.output_tokens"].as_u64().unwrap() > 0);
     assert!(passed.contains(spans[1]["id"].as_str().unwrap()), "{passed}");
     assert_eq!(spans[1]["status"], 2);
+}
+
+#[test]
+fn opentelemetry_variables_declare_a_collector() {
+    let collector = Receiver::start(&["200 OK"]);
+    let store = TestStore::without_database("traces-variables");
+    let endpoint = format!("http://{}/", collector.address);
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=shop"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_SERVICE_NAME", "checkout"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+    ];
+    let mut serving = GatewayProcess::start(&store.folder, &environment, &[]);
+    let body =
+        r#"{"model":"sim/claude-sonnet-4-5","messages":[{"role":"user","content":"Hello"}]}"#;
+    let parent = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
+    // By default, the gateway follows the caller's decision on sampling.
+    for flags in ["01", "00"] {
+        let header = format!("traceparent: 00-{parent}-{flags}\r\n");
+        let response = serving.send("POST", "/v1/chat/completions", &header, body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    }
+    // Only the sampled call is an exemplar.
+    let accept = "accept: application/openmetrics-text\r\n";
+    let metrics = serving.send("GET", "/metrics", accept, "");
+    assert!(metrics.contains("application/openmetrics-text; version=1.0.0"), "{metrics}");
+    assert!(metrics.contains("# {trace_id=\"0af7651916cd43dd8448eb211c80319c\""), "{metrics}");
+    assert_eq!(serving.stop(), 0, "{}", serving.errors());
+    let requests = collector.requests();
+    let all: Vec<&str> = requests.iter().map(|request| &*request.path).collect();
+    assert_eq!(all, ["/v1/traces"]);
+    assert!(requests[0].headers.contains("x-team: shop"), "{}", requests[0].headers);
+    let document = &collector.documents()[0]["resourceSpans"][0];
+    let resource = document["resource"].to_string();
+    assert!(resource.contains("checkout") && resource.contains("deployment.environment.name"));
+    let spans = document["scopeSpans"][0]["spans"].as_array().unwrap();
+    assert_eq!(spans.len(), 1, "{spans:#?}");
+    assert_eq!(spans[0]["parentSpanId"], "b7ad6b7169203331");
+    assert!(!document.to_string().contains("Hello"));
+}
+
+#[test]
+fn unsupported_opentelemetry_variables_stop_the_gateway() {
+    let store = TestStore::without_database("traces-grpc");
+    let environment =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", "sqlite://a.db"];
+    let output = throughline_with(&environment, &store.folder, &arguments, b"");
+    assert_eq!(output.code, 2, "{}", output.err);
+    let expected = "OTEL_EXPORTER_OTLP_PROTOCOL is \"grpc\"; use \"http/protobuf\"";
+    assert!(output.err.contains(expected), "{}", output.err);
 }
 
 /// A gateway client that authenticates with a tenant's API key.

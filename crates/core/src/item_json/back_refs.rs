@@ -17,6 +17,8 @@ use crate::name::{hex, unhex};
 
 /// Minimum length in bytes of a text to search for inside other strings.
 const LONG: usize = 32;
+/// Maximum number of strings that are compared one by one instead of being hashed.
+const FEW_STRINGS: usize = 16;
 /// The minimum length of a joined piece, and the maximum gap between two pieces, in bytes.
 const PIECE_MIN_LEN: usize = 8;
 const GAP: usize = 16;
@@ -34,7 +36,9 @@ pub(super) fn strings_in(root: Option<Node<'_>>) -> StringNodes<'_> {
 pub(super) struct StringIndex<'t> {
     root: Option<Node<'t>>,
     strings: &'t [(Cow<'t, str>, Node<'t>)],
-    by_text: HashMap<&'t str, Node<'t>>,
+    /// The first string with each text; `None` if the strings are so few that they are compared one
+    /// by one.
+    by_text: Option<HashMap<&'t str, Node<'t>>>,
     reading: WorkBudget,
     searching: WorkBudget,
 }
@@ -44,12 +48,23 @@ type CostedReference = (Json, usize);
 
 impl<'t> StringIndex<'t> {
     pub(super) fn new(root: Option<Node<'t>>, strings: &'t StringNodes<'t>) -> Self {
-        let mut by_text = HashMap::with_capacity(strings.len());
-        for (text, node) in strings {
-            by_text.entry(&**text).or_insert(*node);
-        }
+        let by_text = (strings.len() > FEW_STRINGS).then(|| {
+            let mut by_text = HashMap::with_capacity(strings.len());
+            for (text, node) in strings {
+                by_text.entry(&**text).or_insert(*node);
+            }
+            by_text
+        });
         let (reading, searching) = (WorkBudget::for_root(root), WorkBudget::for_root(root));
         Self { root, strings, by_text, reading, searching }
+    }
+
+    /// Returns the first string that equals the text.
+    fn find(&self, text: &str) -> Option<Node<'t>> {
+        match &self.by_text {
+            Some(by_text) => by_text.get(text).copied(),
+            None => self.strings.iter().find(|(known, _)| *known == text).map(|(_, node)| *node),
+        }
     }
 
     /// Encodes a text as a reference if possible, otherwise as a JSON string.
@@ -94,7 +109,7 @@ impl<'t> StringIndex<'t> {
 
     /// Finds a string that equals the text.
     fn whole(&self, text: &str) -> Option<CostedReference> {
-        let (root, node) = (self.root?, *self.by_text.get(text)?);
+        let (root, node) = (self.root?, self.find(text)?);
         Some((reference(&pointer(root, node)?, None, None), cost(root, node)))
     }
 
@@ -153,7 +168,7 @@ impl<'t> StringIndex<'t> {
     }
 
     fn value_in(&self, value: &Json) -> Option<CostedReference> {
-        let (root, node) = (self.root?, *self.by_text.get(value.as_str())?);
+        let (root, node) = (self.root?, self.find(value.as_str())?);
         let pointer = pointer(root, node)?;
         Some((json::object!("in": &*pointer), cost(root, node)))
     }
@@ -184,7 +199,11 @@ fn pointer(root: Node<'_>, target: Node<'_>) -> Option<String> {
             if node.get(&key)?.range() != value.range() {
                 return None;
             }
-            pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+            if key.contains(['~', '/']) {
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+            } else {
+                pointer.push_str(&key);
+            }
             node = value;
         }
     }

@@ -18,6 +18,8 @@ pub(super) const KEY: &str = "cut";
 /// a name or an id are short; a longer string may repeat content from a part.
 const MAX_STRINGS: usize = 64;
 const MAX_STRING_LEN: usize = 64;
+/// Maximum length of such a string in JSON, with quotes and an escape for each byte.
+const MAX_RAW_LEN: usize = 6 * MAX_STRING_LEN + 2;
 
 /// An Item's share of its message.
 pub(super) struct MessageShare<'i> {
@@ -103,12 +105,7 @@ fn part_ranges(items: &[Item], envelope: &Envelope) -> Option<Vec<Range<usize>>>
     if items.len() != envelope.parts {
         return None;
     }
-    let mut waiting: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
-    for (part, item) in items.iter().enumerate() {
-        waiting.entry(item.native.as_ref()?.json.bytes()).or_default().push_back(part);
-    }
-    // A value can equal a part only if it has the same length, so other values are not compared.
-    let lengths: HashSet<usize> = waiting.keys().map(|json| json.len()).collect();
+    let mut parts = UnplacedParts::of(items)?;
     let tree = envelope.json.tree();
     let mut places: Vec<Option<Range<usize>>> = vec![None; items.len()];
     let mut strings = MessageStrings::default();
@@ -116,10 +113,7 @@ fn part_ranges(items: &[Item], envelope: &Envelope) -> Option<Vec<Range<usize>>>
     for node in tree.root().values() {
         let range = node.range();
         let is_inside = range.start < end;
-        if !is_inside
-            && lengths.contains(&range.len())
-            && let Some(part) = waiting.get_mut(node.raw()).and_then(VecDeque::pop_front)
-        {
+        if !is_inside && let Some(part) = parts.take(node.raw()) {
             end = range.end;
             *places.get_mut(part)? = Some(range);
         }
@@ -131,9 +125,54 @@ fn part_ranges(items: &[Item], envelope: &Envelope) -> Option<Vec<Range<usize>>>
     places.filter(|_| strings.are_disjoint(items))
 }
 
+/// The parts whose position in the message is not known yet.
+enum UnplacedParts<'i> {
+    /// The parts of a short message, which are compared one by one; `None` once a part is placed.
+    Few(Vec<Option<&'i [u8]>>),
+    /// The parts by content, each with its indexes in order. A value can equal a part only if it
+    /// has the same length, so other values are not hashed.
+    Many { parts: HashMap<&'i [u8], VecDeque<usize>>, lengths: HashSet<usize> },
+}
+
+/// Maximum number of parts that are compared one by one.
+const FEW_PARTS: usize = 16;
+
+impl<'i> UnplacedParts<'i> {
+    /// Returns the parts of these Items; `None` if an Item has no native part.
+    fn of(items: &'i [Item]) -> Option<Self> {
+        let mut texts = items.iter().map(|item| Some(&**item.native.as_ref()?.json.bytes()));
+        if items.len() <= FEW_PARTS {
+            return texts.map(|text| text.map(Some)).collect::<Option<_>>().map(Self::Few);
+        }
+        let mut parts: HashMap<&[u8], VecDeque<usize>> = HashMap::with_capacity(items.len());
+        texts.try_fold(0, |part, text| {
+            parts.entry(text?).or_default().push_back(part);
+            Some(part + 1)
+        })?;
+        let lengths = parts.keys().map(|text| text.len()).collect();
+        Some(Self::Many { parts, lengths })
+    }
+
+    /// Removes the first part that equals this text, and returns its index.
+    fn take(&mut self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::Few(parts) => {
+                let part = parts.iter().position(|part| *part == Some(text))?;
+                *parts.get_mut(part)? = None;
+                Some(part)
+            }
+            Self::Many { parts, lengths } if lengths.contains(&text.len()) => {
+                parts.get_mut(text).and_then(VecDeque::pop_front)
+            }
+            Self::Many { .. } => None,
+        }
+    }
+}
+
 /// The strings in the parts of a message, and the strings between them.
 #[derive(Default)]
 struct MessageStrings<'t> {
+    /// The strings in the parts that are short enough to be repeated between them.
     inside: HashSet<Cow<'t, str>>,
     between: Vec<Cow<'t, str>>,
 }
@@ -141,7 +180,9 @@ struct MessageStrings<'t> {
 impl<'t> MessageStrings<'t> {
     fn add(&mut self, node: Node<'t>, is_inside: bool) {
         if is_inside {
-            self.inside.extend(node.text());
+            if node.raw().len() <= MAX_RAW_LEN {
+                self.inside.extend(node.text().filter(|text| text.len() <= MAX_STRING_LEN));
+            }
         } else if self.between.len() <= MAX_STRINGS {
             self.between.extend(node.text().filter(|text| !text.is_empty()));
         }

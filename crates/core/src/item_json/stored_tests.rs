@@ -164,6 +164,41 @@ fn parts_of_two_messages_are_never_joined() {
     assert_eq!(mixed, without_envelopes(&[items[0].clone(), items[3].clone()]));
 }
 
+/// Short and long messages are split by different code.
+#[test]
+fn equal_parts_are_found_in_messages_of_every_length() {
+    for count in [1, 2, 15, 16, 17, 40] {
+        let part =
+            |at: usize| format!(r#"{{"type":"text","text":"sentence {} of the message"}}"#, at % 3);
+        let parts: Vec<String> = (0..count).map(part).collect();
+        let message = parse(&format!(r#"{{"id":"m","content":[{}],"end":true}}"#, parts.join(",")));
+        let tree = message.tree();
+        let envelope = Arc::new(Envelope { json: message.clone(), parts: count });
+        let items: Vec<Item> = tree
+            .root()
+            .get("content")
+            .unwrap()
+            .elements()
+            .enumerate()
+            .map(|(at, part)| {
+                let body = Body::Text(format!("sentence {} of the message", at % 3).into());
+                let place = ItemPosition::new(0, at);
+                let id = ItemId::from_position("", place);
+                let mut item = Item::new(id, place, Role::Assistant, body);
+                let wire = Wire::ANTHROPIC_MESSAGES;
+                let native = NativePart::new(wire, Direction::Response, part.json());
+                item.native = Some(NativePart { envelope: Some(Arc::clone(&envelope)), ..native });
+                item
+            })
+            .collect();
+        let stored = store_items(&items);
+        assert!(stored.iter().all(|stored| !stored.holds_siblings), "{count} parts");
+        let own = |at: usize| stored[at].json.as_str().matches("sentence").count();
+        assert!((0..count).all(|at| own(at) == 1), "{count} parts");
+        assert_eq!(again(&items), items, "{count} parts");
+    }
+}
+
 #[test]
 fn many_and_deep_parts_round_trip() {
     let line_text = |number: usize| format!("Line {number} of a tool's long answer.");

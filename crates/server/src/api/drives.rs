@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_agent::{AgentConfig, CallPermit, Listener, Runner};
@@ -60,7 +60,7 @@ pub(crate) struct RunPool {
     taken: AtomicU64,
     at_work: Mutex<ActiveRuns>,
     /// Accounts for charging usage and checking keys; set once the gateway exists.
-    accounts: OnceLock<Arc<Accounts>>,
+    accounts: Mutex<Option<Arc<Accounts>>>,
 }
 
 #[derive(Default)]
@@ -147,14 +147,14 @@ impl Drop for DrivenRun {
 
 impl RunPool {
     pub(crate) fn new(runner: Runner, caps: RunCaps) -> Self {
-        let (taken, accounts) = (AtomicU64::new(0), OnceLock::new());
+        let (taken, accounts) = (AtomicU64::new(0), Mutex::default());
         Self { runner, caps, taken, at_work: Mutex::default(), accounts }
     }
 
-    /// Sets the accounts for charging runs and checking their keys.
+    /// Sets the accounts for charging runs and checking their keys. Runs that are being driven keep
+    /// the accounts with which they started.
     pub(crate) fn charge_to(&self, accounts: Accounts) {
-        // There is one gateway, so a second call never passes other accounts.
-        drop(self.accounts.set(Arc::new(accounts)));
+        *lock(&self.accounts) = Some(Arc::new(accounts));
     }
 
     /// Creates a runner with a new owner name, because two tasks of one process must not share
@@ -220,12 +220,13 @@ impl RunPool {
 
     async fn drive_once(&self, tenant: &Tenant, run: &LogId) {
         let mut hand = self.runner_with_new_owner();
-        if let Some(accounts) = self.accounts.get() {
+        let accounts = lock(&self.accounts).clone();
+        if let Some(accounts) = accounts {
             // A run whose key cannot be read is not driven: it could exceed the limits of that key.
             let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return };
             let key = RunNote::parse(&casting).key;
             hand.permit = key.clone().map(|key| {
-                let (accounts, tenant) = (Arc::clone(accounts), tenant.clone());
+                let (accounts, tenant) = (Arc::clone(&accounts), tenant.clone());
                 Arc::new(RunPermit { accounts, tenant, key }) as Arc<dyn CallPermit>
             });
             hand.listener = Some(Arc::new(UsageCharger {
@@ -280,7 +281,7 @@ impl UsageCharger {
         let used = UsageAmount::for_one_call(usage, meter.price(provider, model));
         let (provider, model) = (provider.clone(), model.clone());
         let (tenant, key) = (self.tenant.clone(), self.key.clone());
-        meter.charge(UsageKey { tenant, key, provider, model }, &used);
+        meter.charge_unreserved(UsageKey { tenant, key, provider, model }, &used);
     }
 }
 

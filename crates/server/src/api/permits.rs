@@ -18,10 +18,9 @@ use throughline_core::Tenant;
 use throughline_json::Name;
 use tokio::time::sleep;
 
-use crate::access::Allowance;
 use crate::access::{Admission, Keyring};
 use crate::routing::ModelRouter;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{BudgetDenial, BudgetUnit, Telemetry};
 
 /// Delay before the keys are read again after a store error.
 const STORE_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -70,14 +69,14 @@ impl RunPermit {
             actual,
             message: Name::from(message),
         };
-        let Admission::Key { allowance, .. } = admission else {
+        if !admission.is_key() {
             if *admission == Admission::Open {
                 return Ok(());
             }
             let message =
                 format!("the key {key} was revoked; send the message again with a valid key");
             return Err(deny("keyRevoked", 0.0, 1.0, message));
-        };
+        }
         if !admission.allows(model) {
             let message = format!(
                 "the key {key} may not use the model {model}; choose an allowed model or use \
@@ -87,34 +86,58 @@ impl RunPermit {
         }
         let meter = &self.accounts.operations.meter;
         loop {
-            let reached = self.accounts.directory.reach(model).unwrap_or_default();
-            match meter.check_allowance(admission, &reached).await {
-                Ok(()) => return Ok(()),
-                // The usage so far is unknown while the store fails.
-                Err(problem) if problem.status == 503 => sleep(STORE_RETRY_DELAY).await,
-                Err(problem) => {
-                    let used = meter.used(&self.tenant, key);
-                    let (allowed, actual) = match allowance {
-                        Allowance { micro_usd: Some(most), .. } => {
-                            (dollars(*most), dollars(used.micro_usd()))
-                        }
-                        _ => {
-                            let most = allowance.tokens.unwrap_or_default();
-                            (count(most), count(used.tokens.total()))
-                        }
-                    };
+            match meter.used_up(admission).await {
+                Ok(None) => break,
+                Ok(Some((denial, problem))) => {
+                    let (allowed, actual) = amounts(&denial);
                     return Err(deny("keyBudget", allowed, actual, problem.message));
                 }
+                // The usage so far is unknown while the store fails.
+                Err(_) => sleep(STORE_RETRY_DELAY).await,
             }
         }
+        let reached = self.accounts.directory.reach(model).unwrap_or_default();
+        let priced = meter.check_prices(admission, &reached);
+        priced.map_err(|problem| deny("keyBudget", 0.0, 1.0, problem.message))
     }
 }
 
-fn dollars(micro_usd: u64) -> f64 {
-    count(micro_usd) / 1_000_000.0
+/// Returns the limit that refused a call and what was used of it, in dollars, tokens or requests.
+fn amounts(denial: &BudgetDenial) -> (f64, f64) {
+    let (limit, used) = match denial {
+        BudgetDenial::Spent { limit, spent, .. } => (limit, *spent),
+        BudgetDenial::Busy { limit } => (limit, limit.most),
+    };
+    match limit.unit {
+        BudgetUnit::PicoUsd => (dollars(limit.most), dollars(used)),
+        BudgetUnit::Tokens | BudgetUnit::Requests => (count(limit.most), count(used)),
+    }
+}
+
+fn dollars(pico_usd: u64) -> f64 {
+    count(pico_usd) / 1e12
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the number is only displayed")]
 fn count(number: u64) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use throughline_core::BudgetPeriod;
+
+    use super::*;
+    use crate::telemetry::BudgetLimit;
+
+    #[test]
+    fn denial_reports_the_limit_that_refused_the_call() {
+        let spent = |unit, most, spent| {
+            let limit = BudgetLimit { unit, period: BudgetPeriod::Day, most };
+            amounts(&BudgetDenial::Spent { limit, spent, need: 0 })
+        };
+        assert_eq!(spent(BudgetUnit::Tokens, 500, 520), (500.0, 520.0));
+        let dollar = 1_000_000_000_000;
+        assert_eq!(spent(BudgetUnit::PicoUsd, 2 * dollar, 3 * dollar), (2.0, 3.0));
+    }
 }

@@ -27,6 +27,11 @@ pub(crate) async fn authenticate(
             let message = "this key is unknown or was revoked; see `throughline keys list`";
             return Err(GatewayError::new(401, message));
         }
+        Admission::Refused if credential.is_some() => {
+            let message = "the key in this request is not a key of this gateway: keys of the \
+                           gateway start with `tl_`; create one with `throughline keys create`";
+            return Err(GatewayError::new(401, message));
+        }
         Admission::Refused => {
             let message =
                 "this gateway requires an API key; create one with `throughline keys create`";
@@ -41,7 +46,7 @@ pub(crate) async fn authenticate(
     };
     let text = |name| headers.get(name).and_then(|value| Some(Name::from(value.to_str().ok()?)));
     let (end_user, prefix) = (text(END_USER_HEADER), text(PREFIX_HEADER));
-    let address = access::address(headers, uri.authority());
+    let address = access::address(headers, uri);
     Ok(Caller { tenant, end_user, prefix, credential, admission, address })
 }
 
@@ -59,6 +64,11 @@ fn open_refusal(
         Some(
             "this gateway has no keys, so it serves this machine only: connect to localhost, or \
              create a key with `throughline keys create`",
+        )
+    } else if !gateway.allow_open && access::is_forwarded(headers) {
+        Some(
+            "this gateway has no keys, so it refuses requests that a reverse proxy forwards: create \
+             a key with `throughline keys create`, or start the gateway with --allow-open",
         )
     } else if gateway.allow_open && !access::is_known_host(headers, uri.authority(), &gateway.hosts)
     {

@@ -141,6 +141,7 @@ impl<'g> Exchange<'g> {
             }
             let sent = &ready.encoded.request.body;
             self.check_ownership(&ready.target.origin, sent).await?;
+            self.reserve_budget(reached, sent.len()).await?;
             {
                 let mut record = self.scope.record();
                 record.provider = Some(reached.charged_provider());

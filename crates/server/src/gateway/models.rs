@@ -21,6 +21,7 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 pub(crate) use crate::gateway::models::discovery::ModelDiscovery;
 use crate::gateway::models::discovery::ProviderModel;
+pub use crate::gateway::models::discovery::model_list_request;
 use crate::gateway::models::listed::ListedModel;
 pub(crate) use crate::gateway::models::listed::ModelFormat;
 use crate::gateway::models::page::Page;

@@ -3,20 +3,71 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, Sleep, sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// Number of bytes that a client must send before the first deadline. This is the length of the
 /// HTTP/2 preface, and no valid HTTP/1.1 request is shorter.
 const PREFACE_BYTES: usize = 24;
 
-/// A TCP connection with timeouts.
+/// A connection of a client.
+pub(super) enum ClientStream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl ClientStream {
+    /// Performs the TLS handshake on a TCP connection. Other connections stay as they are.
+    pub(super) async fn encrypt(self, tls: Arc<ServerConfig>) -> io::Result<Self> {
+        match self {
+            Self::Tcp(stream) => {
+                let stream = TlsAcceptor::from(tls).accept(stream).await?;
+                Ok(Self::Tls(Box::new(stream)))
+            }
+            Self::Unix(_) | Self::Tls(_) => Ok(self),
+        }
+    }
+
+    /// Sends small writes at once. Otherwise each small write of a stream would wait for the
+    /// acknowledgement of the previous write.
+    fn disable_delay(&self) {
+        let result = match self {
+            Self::Tcp(stream) => stream.set_nodelay(true),
+            Self::Tls(stream) => stream.get_ref().0.set_nodelay(true),
+            Self::Unix(_) => Ok(()),
+        };
+        drop(result);
+    }
+
+    fn reader(&mut self) -> Pin<&mut (dyn AsyncRead + Send + Unpin)> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream),
+            Self::Unix(stream) => Pin::new(stream),
+            Self::Tls(stream) => Pin::new(&mut **stream),
+        }
+    }
+
+    fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream),
+            Self::Unix(stream) => Pin::new(stream),
+            Self::Tls(stream) => Pin::new(&mut **stream),
+        }
+    }
+}
+
+/// A connection with timeouts.
 pub(super) struct ClientSocket {
-    stream: TcpStream,
+    stream: ClientStream,
     /// How many of the first [`PREFACE_BYTES`] bytes have arrived.
     greeting: usize,
     /// The deadline for the first bytes, and later for a pending write.
@@ -27,7 +78,8 @@ pub(super) struct ClientSocket {
 }
 
 impl ClientSocket {
-    pub(super) fn new(stream: TcpStream, greeting: Duration, slow_reader: Duration) -> Self {
+    pub(super) fn new(stream: ClientStream, greeting: Duration, slow_reader: Duration) -> Self {
+        stream.disable_delay();
         Self { stream, greeting: 0, alarm: Box::pin(sleep(greeting)), slow_reader, waits: false }
     }
 
@@ -50,6 +102,19 @@ impl ClientSocket {
         }
         Poll::Pending
     }
+
+    /// Returns the result of a flush. TLS buffers writes, so the end of a response may be pending
+    /// here; other connections have no buffer.
+    fn check_flush_timeout(
+        &mut self,
+        context: &mut Context<'_>,
+        flushed: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        match self.stream {
+            ClientStream::Tls(_) => self.check_write_timeout(context, flushed),
+            ClientStream::Tcp(_) | ClientStream::Unix(_) => flushed,
+        }
+    }
 }
 
 impl AsyncRead for ClientSocket {
@@ -59,7 +124,7 @@ impl AsyncRead for ClientSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = self.stream.reader().poll_read(context, buffer);
         if self.greeting >= PREFACE_BYTES {
             return read;
         }
@@ -78,7 +143,7 @@ impl AsyncWrite for ClientSocket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let written = self.stream.writer().poll_write(context, bytes);
         self.check_write_timeout(context, written)
     }
 
@@ -87,19 +152,25 @@ impl AsyncWrite for ClientSocket {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        let written = self.stream.writer().poll_write_vectored(context, pieces);
         self.check_write_timeout(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            ClientStream::Tcp(stream) => stream.is_write_vectored(),
+            ClientStream::Unix(stream) => stream.is_write_vectored(),
+            ClientStream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = self.stream.writer().poll_flush(context);
+        self.check_flush_timeout(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let closed = self.stream.writer().poll_shutdown(context);
+        self.check_flush_timeout(context, closed)
     }
 }

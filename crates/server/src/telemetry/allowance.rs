@@ -1,44 +1,48 @@
-//! Enforces a key's budget and request rate.
+//! Enforces a key's budgets and rates.
 //!
-//! A budget is checked before each call. Calls in progress may finish, so the total usage can
-//! exceed the budget. Each node counts the request rate separately.
+//! Before a call is sent, it reserves its estimated cost and tokens from all limits of its key. The
+//! limits hold over all nodes: see `budget.rs`. Each node also counts the requests of a key in the
+//! last 60 seconds, so that a rate holds at the start of a new minute.
+//!
+//! | limit that is reached | status | repeated by clients |
+//! |---|---|---|
+//! | total budget | 402 | no |
+//! | budget of a day, week or month | 429 with the time until the next period | no |
+//! | rate, or a budget that calls in progress have reserved | 429 with the time to wait | yes |
+//! | rate that is smaller than the call | 403 | no |
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use throughline_core::Tenant;
+use throughline_core::{BudgetPeriod, Tenant, Usage};
 use throughline_json::Name;
-use tokio::time::Instant;
 
 use crate::access::{Admission, Allowance};
 use crate::error::{GatewayError, GatewayResult, RETRY_STORE};
+use crate::records::StoreResult;
 use crate::routing::RouteTarget;
+use crate::telemetry::budget::{BudgetDenial, BudgetLimit, BudgetReservation, BudgetUnit};
 use crate::telemetry::meter::Meter;
+use crate::telemetry::usage::UsageAmount;
 
-const MINUTE: Duration = Duration::from_mins(1);
+/// Retry delay while calls in progress have reserved the rest of a budget.
+const RETRY_BUSY: Duration = Duration::from_secs(2);
 
-/// Times of a key's requests within the last minute.
-#[derive(Default)]
-pub(super) struct RateWindow(VecDeque<Instant>);
-
-impl RateWindow {
-    /// Counts a request, or returns how long to wait before the next request is allowed.
-    pub(super) fn count(&mut self, most: u32, now: Instant) -> Result<(), Duration> {
-        while self.0.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
-            self.0.pop_front();
-        }
-        if self.0.len() < most as usize {
-            self.0.push_back(now);
-            return Ok(());
-        }
-        let first = self.0.front().copied().unwrap_or(now);
-        Err(MINUTE.saturating_sub(now.duration_since(first)))
-    }
-
-    /// Returns whether no requests were made in the minute before `now`.
-    pub(super) fn is_empty_at(&self, now: Instant) -> bool {
-        self.0.back().is_none_or(|last| now.duration_since(*last) >= MINUTE)
-    }
+/// Returns the limits of a key that hold over all nodes.
+pub(crate) fn limits_of(allowance: &Allowance) -> Vec<BudgetLimit> {
+    let period = allowance.period.unwrap_or(BudgetPeriod::Total);
+    let limits = [
+        (
+            BudgetUnit::PicoUsd,
+            period,
+            allowance.micro_usd.map(|most| most.saturating_mul(1_000_000)),
+        ),
+        (BudgetUnit::Tokens, period, allowance.tokens),
+        (BudgetUnit::Tokens, BudgetPeriod::Minute, allowance.tokens_per_minute),
+        (BudgetUnit::Requests, BudgetPeriod::Minute, allowance.per_minute.map(u64::from)),
+    ];
+    let limit =
+        |(unit, period, most): (_, _, Option<u64>)| Some(BudgetLimit { unit, period, most: most? });
+    limits.into_iter().filter_map(limit).collect()
 }
 
 impl Meter {
@@ -51,8 +55,8 @@ impl Meter {
         };
         self.count_in_window(id, *most).map_err(|wait| {
             let message = format!(
-                "the key {id} has reached its rate of {most} requests a minute: wait, or create a \
-                 key with a higher rate with `throughline keys create --rate`"
+                "the key {id} has reached its rate of {most} requests a minute: wait, or raise it \
+                 with `throughline keys update {id} --rate`"
             );
             GatewayError::new(429, message).after(wait)
         })
@@ -64,15 +68,36 @@ impl Meter {
         admission: &Admission,
         reached: &[RouteTarget],
     ) -> GatewayResult<()> {
-        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(()) };
-        if !allowance.is_budget() {
-            return Ok(());
+        match self.used_up(admission).await? {
+            Some((_, problem)) => Err(problem),
+            None => self.check_prices(admission, reached),
         }
-        self.read_once().await.map_err(|error| {
-            let message = format!("cannot read the usage: {error}");
-            GatewayError::new(503, message).after(RETRY_STORE)
-        })?;
-        self.check_budget(tenant, id, allowance)?;
+    }
+
+    /// Returns a budget of a key that is used up, with the error for the caller.
+    pub(crate) async fn used_up(
+        &self,
+        admission: &Admission,
+    ) -> GatewayResult<Option<(BudgetDenial, GatewayError)>> {
+        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(None) };
+        if !allowance.is_budget() {
+            return Ok(None);
+        }
+        let before = self.used_before(tenant, id).await.map_err(|error| unread(&error))?;
+        let limits = limits_of(allowance);
+        self.budgets.set_soft_percent(tenant, id, allowance.soft_percent);
+        let checked = self.budgets.check((tenant, id), &limits, &before).await;
+        let denial = checked.map_err(|error| unread(&error))?.err();
+        Ok(denial.map(|denial| (denial, self.refusal(id, denial))))
+    }
+
+    /// Checks that these models have a price if the key has a budget in dollars.
+    pub(crate) fn check_prices(
+        &self,
+        admission: &Admission,
+        reached: &[RouteTarget],
+    ) -> GatewayResult<()> {
+        let Admission::Key { id, allowance, .. } = admission else { return Ok(()) };
         let free = reached
             .iter()
             .find(|one| self.price(&one.charged_provider(), &one.model).is_none())
@@ -87,28 +112,146 @@ impl Meter {
                     one.model,
                     one.model
                 ),
-            ))
+            )
+            .without_retry())
         })
     }
 
-    fn check_budget(&self, tenant: &Tenant, id: &Name, allowance: &Allowance) -> GatewayResult<()> {
-        let used = self.used(tenant, id);
-        let spent = |budget: String, option: &str| {
-            let message = format!(
-                "the key {id} has used up its budget of {budget}: create a new key with \
-                 `throughline keys create {option}`, and revoke this one"
-            );
-            Err(GatewayError::new(429, message))
-        };
-        match allowance {
-            Allowance { micro_usd: Some(most), .. } if used.micro_usd() >= *most => {
-                let (dollars, cents) = (most / 1_000_000, most % 1_000_000 / 10_000);
-                spent(format!("${dollars}.{cents:02}"), "--budget-usd")
-            }
-            Allowance { tokens: Some(most), .. } if used.tokens.total() >= *most => {
-                spent(format!("{most} tokens"), "--budget-tokens")
-            }
-            Allowance { .. } => Ok(()),
+    /// Reserves the estimated usage of a call. A repeated call to another target does not count as
+    /// another request. Returns `None` for keys without limits, and for keys without a budget while
+    /// the store fails.
+    pub(crate) async fn reserve(
+        &self,
+        admission: &Admission,
+        reached: &RouteTarget,
+        estimate: Usage,
+        is_repeated: bool,
+    ) -> GatewayResult<Option<BudgetReservation>> {
+        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(None) };
+        let limits = limits_of(allowance);
+        if limits.is_empty() {
+            return Ok(None);
         }
+        let price = self.price(&reached.charged_provider(), &reached.model);
+        let mut need = UsageAmount::for_one_call(estimate, price);
+        need.calls = u64::from(!is_repeated);
+        self.budgets.set_soft_percent(tenant, id, allowance.soft_percent);
+        let reserved = async {
+            let before = self.used_before(tenant, id).await?;
+            self.budgets.reserve((tenant, id), &limits, &need, &before).await
+        };
+        match reserved.await {
+            Ok(reserved) => reserved.map(Some).map_err(|denial| self.refusal(id, denial)),
+            Err(error) if allowance.is_budget() => Err(unread(&error)),
+            // Each node still counts the requests of the last minute.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Returns the usage and the reserved amount of each limit of a key.
+    pub(crate) async fn budget_status(
+        &self,
+        tenant: &Tenant,
+        key: &Name,
+        allowance: &Allowance,
+    ) -> StoreResult<Vec<(BudgetLimit, (u64, u64))>> {
+        let before = self.used_before(tenant, key).await?;
+        self.budgets.status((tenant, key), &limits_of(allowance), &before).await
+    }
+
+    /// Returns the usage of a key that the ledger contains.
+    async fn used_before(&self, tenant: &Tenant, key: &Name) -> StoreResult<UsageAmount> {
+        self.read_once().await?;
+        Ok(self.used(tenant, key))
+    }
+
+    /// Returns the error for a refused reservation.
+    fn refusal(&self, id: &Name, denial: BudgetDenial) -> GatewayError {
+        let (limit, spent, need) = match denial {
+            BudgetDenial::Spent { limit, spent, need } => (limit, spent, need),
+            BudgetDenial::Busy { limit } => {
+                let message = format!(
+                    "calls in progress have reserved the rest of the {} of the key {id}: retry in \
+                     a moment",
+                    described(&limit)
+                );
+                return GatewayError::new(429, message).after(RETRY_BUSY);
+            }
+        };
+        let now = self.budgets.now();
+        let end = limit.period.window(now).end;
+        let wait = end.map(|end| {
+            let now = u64::try_from(now.as_second()).unwrap_or_default();
+            Duration::from_secs(end.saturating_sub(now).max(1))
+        });
+        let named = described(&limit);
+        if limit.period == BudgetPeriod::Minute {
+            if need > limit.most {
+                let message = format!(
+                    "this call may use {}, which exceeds the {named} of the key {id}: lower the \
+                     maximum number of output tokens",
+                    amount(limit.unit, need)
+                );
+                return GatewayError::new(403, message).without_retry();
+            }
+            let message = format!("the key {id} has reached its {named}: wait for the next minute");
+            return GatewayError::new(429, message).after(wait.unwrap_or(RETRY_BUSY));
+        }
+        let (left, option) = (limit.most.saturating_sub(spent), option(limit.unit));
+        let problem = if left == 0 {
+            format!("the key {id} has used up its {named}")
+        } else {
+            format!(
+                "the {named} of the key {id} has {} left, but this call may use {}",
+                amount(limit.unit, left),
+                amount(limit.unit, need)
+            )
+        };
+        let advice = format!("raise it with `throughline keys update {id} {option}`");
+        match wait {
+            Some(wait) => {
+                let message = format!("{problem}: wait for the next {}, or {advice}", limit.period);
+                GatewayError::new(429, message).after(wait).without_retry()
+            }
+            None => GatewayError::new(402, format!("{problem}: {advice}")).without_retry(),
+        }
+    }
+}
+
+fn unread(error: &throughline_core::StoreError) -> GatewayError {
+    GatewayError::new(503, format!("cannot read the usage: {error}")).after(RETRY_STORE)
+}
+
+/// Describes a limit, such as `budget of 500 tokens per day`.
+fn described(limit: &BudgetLimit) -> String {
+    let amount = amount(limit.unit, limit.most);
+    match limit.period {
+        BudgetPeriod::Total => format!("budget of {amount}"),
+        BudgetPeriod::Minute => format!("rate of {amount} per minute"),
+        BudgetPeriod::Day | BudgetPeriod::Week | BudgetPeriod::Month => {
+            format!("budget of {amount} per {}", limit.period)
+        }
+    }
+}
+
+fn amount(unit: BudgetUnit, number: u64) -> String {
+    match unit {
+        BudgetUnit::PicoUsd => {
+            // Amounts below a cent are shown in full.
+            let micro = number.div_ceil(1_000_000);
+            match micro % 10_000 {
+                0 => format!("${}.{:02}", micro / 1_000_000, micro % 1_000_000 / 10_000),
+                _ => format!("${}.{:06}", micro / 1_000_000, micro % 1_000_000),
+            }
+        }
+        BudgetUnit::Tokens => format!("{number} tokens"),
+        BudgetUnit::Requests => format!("{number} requests"),
+    }
+}
+
+fn option(unit: BudgetUnit) -> &'static str {
+    match unit {
+        BudgetUnit::PicoUsd => "--budget-usd",
+        BudgetUnit::Tokens | BudgetUnit::Requests => "--budget-tokens",
     }
 }

@@ -13,13 +13,16 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use throughline_core::{Append, Batch, Memoized, NewRecord, Store, StoreError, Tenant, kind};
+use jiff::Timestamp;
+use throughline_core::{Append, Batch, Clock, NewRecord, Store, StoreError, Tenant, kind};
 use throughline_json::Name;
 use tokio::time::Instant;
 
 use crate::records::{RecordPages, StoreResult, commit_with_entry};
 use crate::sync::lock;
-use crate::telemetry::allowance::RateWindow;
+use crate::telemetry::budget::Budgets;
+use crate::telemetry::log::Log;
+use crate::telemetry::rate_window::RateWindow;
 use crate::telemetry::usage::{
     self, Price, Prices, UsageAmount, UsageKey, UsageRow, UsageRows, usage_log,
 };
@@ -32,10 +35,10 @@ const CHECKPOINT_INTERVAL: u64 = 1000;
 pub(crate) struct Meter {
     store: Arc<dyn Store>,
     prices: Arc<dyn Prices>,
-    known_prices: Memoized<Option<Price>>,
     node: Name,
     book: Mutex<UsageLedger>,
     minutes: Mutex<HashMap<Name, RateWindow>>,
+    pub(super) budgets: Budgets,
     /// Serializes reads and writes of the log.
     turn: tokio::sync::Mutex<()>,
 }
@@ -61,15 +64,34 @@ struct InFlightBatch {
 }
 
 impl Meter {
-    pub(super) fn new(store: Arc<dyn Store>, prices: Arc<dyn Prices>, node: Name) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        prices: Arc<dyn Prices>,
+        clock: Arc<dyn Clock>,
+        log: Arc<dyn Log>,
+        node: Name,
+    ) -> Self {
+        let budgets = Budgets::new(Arc::clone(&store), clock, log, node.clone());
         let (book, minutes, turn) =
             (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
-        Self { store, prices, known_prices: Memoized::default(), node, book, minutes, turn }
+        Self { store, prices, node, book, minutes, budgets, turn }
     }
 
     pub(crate) fn price(&self, provider: &str, model: &str) -> Option<Price> {
-        let name = [provider, model].join("\n");
-        self.known_prices.get_or_insert_with(&name, || self.prices.price(provider, model))
+        self.prices.price(provider, model)
+    }
+
+    /// Returns the time of the clock that budget periods follow.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.budgets.now()
+    }
+
+    /// Adds the usage of a model call of a run, which was not reserved.
+    pub(crate) fn charge_unreserved(&self, key: UsageKey, used: &UsageAmount) {
+        if let Some(id) = &key.key {
+            self.budgets.spend(&key.tenant, id, used);
+        }
+        self.charge(key, used);
     }
 
     /// Returns the version of the price table.

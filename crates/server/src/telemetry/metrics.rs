@@ -1,15 +1,31 @@
-//! Collects metrics and renders them in the Prometheus text format.
+//! Collects metrics. `metrics/page.rs` renders them for Prometheus.
+//!
+//! The metrics that start with `gen_ai_` follow OpenTelemetry's conventions for generative AI; see
+//! [`gen_ai`](throughline_core::gen_ai) for the version.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+mod page;
+
+#[cfg(test)]
+#[path = "metrics/metrics_tests.rs"]
+mod metrics_tests;
+
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use throughline_core::{Stage, Wire};
+use jiff::Timestamp;
+use prometheus_client::metrics::counter::{Atomic, Counter};
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use throughline_core::{Stage, TraceParent, Usage, Wire, gen_ai};
 use throughline_json::Name;
-use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
+use throughline_replay::{CallRecord, CaptureOutcome, ProviderCall};
+use tokio::time::Instant;
 
-use crate::sync::lock;
+pub(crate) use crate::telemetry::metrics::page::MetricsFormat;
 use crate::telemetry::usage::UsageAmount;
 
 /// Maximum number of models with their own label. Clients choose model names, so the number must be
@@ -20,9 +36,29 @@ const OTHER: &str = "other";
 /// The provider or model label of calls that reached no provider.
 const NONE: &str = "none";
 
-/// Upper bounds of the histogram buckets, in milliseconds.
-const BUCKETS: [u32; 14] =
-    [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 300_000];
+/// Upper bounds of the buckets of Throughline's own histograms, in seconds.
+const BUCKETS: [f64; 14] =
+    [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
+/// Upper bounds of the buckets that the conventions require for durations, in seconds.
+const GEN_AI_SECONDS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+/// Upper bounds of the buckets that the conventions require for numbers of tokens.
+const GEN_AI_TOKENS: [f64; 14] = [
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
 
 /// The types of changes that providers are known to report. Any other type counts as [`OTHER`],
 /// because the number of labels must be bounded.
@@ -35,277 +71,419 @@ const TRANSFORMATION_REASONS: [&str; 4] = [
     "end_user_binding_mismatch",
 ];
 
-/// The gateway's counters and histograms.
-#[derive(Default)]
+/// A fixed number of labels.
+type Labels<const N: usize> = [(&'static str, Name); N];
+type CounterFamily<const N: usize> = Family<Labels<N>, Counter>;
+/// Labels that depend on the call, because the conventions omit unknown attributes.
+type Attributes = Vec<(&'static str, Name)>;
+/// A histogram whose buckets name the span of a recent call.
+type Histogram = HistogramWithExemplars<Labels<2>>;
+type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The gateway's counters, gauges and histograms.
 pub(crate) struct Metrics {
-    counted: Mutex<MetricsState>,
-    open_streams: AtomicU64,
+    registry: Registry,
+    /// The provider and model pairs with their own labels.
+    models: RwLock<HashSet<(Name, Name)>>,
+    calls: CounterFamily<4>,
+    account_calls: CounterFamily<3>,
+    cooldowns: CounterFamily<2>,
+    tokens: CounterFamily<3>,
+    cost: Family<Labels<2>, Counter<f64, Dollars>>,
+    fates: CounterFamily<1>,
+    transformations: CounterFamily<2>,
+    verdicts: CounterFamily<1>,
+    captures: Counter,
+    lost_captures: Counter,
+    fallbacks: Counter,
+    retries: Counter,
+    reloads: CounterFamily<2>,
+    last_reloads: Family<Labels<1>, Gauge>,
+    open_streams: Gauge,
+    open_sockets: Gauge,
+    call_seconds: HistogramFamily<Labels<2>>,
+    first_byte_seconds: HistogramFamily<Labels<2>>,
+    stages: CounterFamily<1>,
+    gen_ai: GenAiMetrics,
 }
 
-#[derive(Default)]
-struct MetricsState {
-    /// Number of calls by dialect, provider, model and status.
-    calls: BTreeMap<(Name, Name, Name, u16), u64>,
-    /// Number of calls by provider, account and status, for providers with several accounts.
-    account_calls: BTreeMap<(Name, Name, u16), u64>,
-    /// Number of cooldowns by provider and account.
-    cooldowns: BTreeMap<(Name, Name), u64>,
-    /// Usage by provider and model.
-    used: BTreeMap<(Name, Name), UsageAmount>,
-    fates: FateCounts,
-    /// Number of changes that providers reported, by type and reason.
-    transformations: BTreeMap<(&'static str, &'static str), u64>,
-    verdicts: BTreeMap<&'static str, u64>,
-    captures: u64,
-    lost_captures: u64,
-    fallbacks: u64,
-    took: Histograms,
-    first_byte: Histograms,
+/// What a running gateway reloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReloadKind {
+    /// The configuration file.
+    Config,
+    /// The certificate and key of the TLS listener.
+    Certificate,
 }
 
-/// Histograms by dialect and provider.
-type Histograms = BTreeMap<(Name, Name), DurationHistogram>;
-
-#[derive(Default)]
-struct DurationHistogram {
-    classes: [u64; BUCKETS.len()],
-    count: u64,
-    sum: Duration,
-}
-
-impl DurationHistogram {
-    fn add(&mut self, time: Duration) {
-        for (class, end) in self.classes.iter_mut().zip(BUCKETS) {
-            *class += u64::from(time <= Duration::from_millis(end.into()));
+impl ReloadKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Certificate => "certificate",
         }
-        self.count += 1;
-        self.sum += time;
+    }
+
+    fn labels(self, result: &str) -> Labels<2> {
+        [("kind", Name::from(self.as_str())), ("result", Name::from(result))]
+    }
+}
+
+/// The metrics of OpenTelemetry's conventions.
+struct GenAiMetrics {
+    duration: HistogramFamily<Attributes>,
+    first_chunk: HistogramFamily<Attributes>,
+    tokens: HistogramFamily<Attributes>,
+}
+
+/// An amount of money that is counted exactly, in trillionths of a dollar, and exported in dollars.
+#[derive(Debug, Default)]
+struct Dollars(AtomicU64);
+
+impl Dollars {
+    fn add_pico_usd(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+impl Atomic<f64> for Dollars {
+    fn inc(&self) -> f64 {
+        self.inc_by(1.0)
+    }
+
+    fn inc_by(&self, dollars: f64) -> f64 {
+        let before = self.get();
+        let micros = Duration::try_from_secs_f64(dollars).unwrap_or_default().as_micros();
+        self.add_pico_usd(u64::try_from(micros).unwrap_or(u64::MAX).saturating_mul(1_000_000));
+        before
+    }
+
+    fn get(&self) -> f64 {
+        // A duration of as many microseconds as there are millionths of a dollar converts to a
+        // float without a lossy cast.
+        Duration::from_micros(self.0.load(Ordering::Relaxed) / 1_000_000).as_secs_f64()
+    }
+}
+
+/// The facts about a call that its [`CallRecord`] does not contain.
+pub(crate) struct CallFacts<'c> {
+    pub(crate) used: &'c UsageAmount,
+    /// Token usage as reported by the provider; `None` if usage was estimated.
+    pub(crate) reported: Option<Usage>,
+    pub(crate) took: Duration,
+    pub(crate) end: Instant,
+    /// The call's own span, if the call is part of a sampled trace.
+    pub(crate) span: Option<TraceParent>,
+}
+
+fn new_histogram() -> Histogram {
+    Histogram::new(BUCKETS.into_iter())
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let gen_ai = GenAiMetrics::register(&mut registry);
+        let metrics = Self {
+            models: RwLock::default(),
+            calls: Family::default(),
+            account_calls: Family::default(),
+            cooldowns: Family::default(),
+            tokens: Family::default(),
+            cost: Family::default(),
+            fates: Family::default(),
+            transformations: Family::default(),
+            verdicts: Family::default(),
+            captures: Counter::default(),
+            lost_captures: Counter::default(),
+            fallbacks: Counter::default(),
+            retries: Counter::default(),
+            reloads: Family::default(),
+            last_reloads: Family::default(),
+            open_streams: Gauge::default(),
+            open_sockets: Gauge::default(),
+            call_seconds: Family::new_with_constructor(new_histogram),
+            first_byte_seconds: Family::new_with_constructor(new_histogram),
+            stages: Family::default(),
+            gen_ai,
+            registry,
+        };
+        // These series exist from the start, so that a rate over them starts at 0.
+        for fate in ["kept", "restored", "elided"] {
+            drop(metrics.fates.get_or_create(&[("fate", Name::from(fate))]));
+        }
+        for kind in [ReloadKind::Config, ReloadKind::Certificate] {
+            for result in ["applied", "rejected"] {
+                drop(metrics.reloads.get_or_create(&kind.labels(result)));
+            }
+        }
+        metrics.registered()
     }
 }
 
 impl Metrics {
+    /// Registers all metrics with their names and help texts. The names are stable.
+    fn registered(mut self) -> Self {
+        let own = self.registry.sub_registry_with_prefix("throughline");
+        own.register("calls", "Calls that have ended", self.calls.clone());
+        let help = "Calls that have ended, by the account of a pool";
+        own.register("account_calls", help, self.account_calls.clone());
+        let help = "Cooldowns of the accounts of a pool";
+        own.register("account_cooldowns", help, self.cooldowns.clone());
+        let help = "Tokens; input includes cached and written, output includes thought";
+        own.register("tokens", help, self.tokens.clone());
+        let help = "Cost in US dollars at the prices of the table";
+        own.register("cost_usd", help, self.cost.clone());
+        own.register("fates", "Fates of Items and Seals", self.fates.clone());
+        let help = "Changes to reasoning in requests that providers reported";
+        own.register("input_transformations", help, self.transformations.clone());
+        let help = "Audit verdicts of requests in the form that was sent";
+        own.register("verdicts", help, self.verdicts.clone());
+        own.register("captures", "Replies that were captured", self.captures.clone());
+        let help = "Replies that could not be captured";
+        own.register("capture_failures", help, self.lost_captures.clone());
+        let help = "Targets of a route that failed before another was tried";
+        own.register("fallbacks", help, self.fallbacks.clone());
+        let help = "Requests that were sent to a provider again";
+        own.register("retries", help, self.retries.clone());
+        let help = "Reloads of the configuration and of the certificate, by result";
+        own.register("reloads", help, self.reloads.clone());
+        let help = "Time of the last successful reload, in seconds since the epoch";
+        own.register("last_reload_timestamp_seconds", help, self.last_reloads.clone());
+        own.register("open_streams", "Streams that are open", self.open_streams.clone());
+        own.register("open_websockets", "WebSockets that are open", self.open_sockets.clone());
+        let help = "Duration of calls up to the last byte";
+        own.register_with_unit("call", help, Unit::Seconds, self.call_seconds.clone());
+        let help = "Time until the first byte of the provider's response";
+        own.register_with_unit("first_byte", help, Unit::Seconds, self.first_byte_seconds.clone());
+        // Only builds with the feature `profile` measure stages.
+        if Stage::ALL.iter().any(|stage| stage.microseconds().is_some()) {
+            let help = "Time spent in each stage of requests";
+            own.register("stage_microseconds", help, self.stages.clone());
+        }
+        self
+    }
+
     /// Counts a stream as open until [`Self::count`] counts its call.
     pub(crate) fn stream_opened(&self) {
-        self.open_streams.fetch_add(1, Ordering::Relaxed);
+        self.open_streams.inc();
     }
 
     /// Counts a request that was refused before it became a call.
     pub(crate) fn count_refusal(&self, dialect: &Wire, status: u16) {
         let none = Name::from(NONE);
-        let label = (Name::from(dialect.as_str()), none.clone(), none, status);
-        let mut counted = lock(&self.counted);
-        *counted.calls.entry(label).or_default() += 1;
+        self.count_call(dialect, none.clone(), none, status);
+    }
+
+    fn count_call(&self, dialect: &Wire, provider: Name, model: Name, status: u16) {
+        let labels = [
+            ("dialect", Name::from(dialect.as_str())),
+            ("provider", provider),
+            ("model", model),
+            ("status", Name::from(status.to_string())),
+        ];
+        self.calls.get_or_create(&labels).inc();
     }
 
     /// Counts that an account starts to cool down for a model.
     pub(crate) fn count_cooldown(&self, provider: &Name, account: &str) {
-        let label = (Name::clone(provider), Name::from(account));
-        *lock(&self.counted).cooldowns.entry(label).or_default() += 1;
+        let labels = [("provider", Name::clone(provider)), ("account", Name::from(account))];
+        self.cooldowns.get_or_create(&labels).inc();
+    }
+
+    /// Counts a reload. `applied` is the time at which the new version took effect; `None` if it
+    /// was rejected.
+    pub(super) fn count_reload(&self, kind: ReloadKind, applied: Option<Timestamp>) {
+        let result = if applied.is_some() { "applied" } else { "rejected" };
+        self.reloads.get_or_create(&kind.labels(result)).inc();
+        if let Some(time) = applied {
+            let labels = [("kind", Name::from(kind.as_str()))];
+            self.last_reloads.get_or_create(&labels).set(time.as_second());
+        }
     }
 
     /// Counts a call that has ended.
-    pub(crate) fn count(&self, record: &CallRecord, used: &UsageAmount, took: Duration) {
+    pub(crate) fn count(&self, record: &CallRecord, facts: &CallFacts<'_>) {
         if record.is_stream {
-            self.open_streams.fetch_sub(1, Ordering::Relaxed);
+            self.open_streams.dec();
         }
         let none = || Name::from(NONE);
-        let dialect = Name::from(record.dialect.as_str());
         let provider = record.provider.clone().unwrap_or_else(none);
-        let mut counted = lock(&self.counted);
-        let mut model = (provider.clone(), record.model.clone().unwrap_or_else(none));
-        if !counted.used.contains_key(&model) && counted.used.len() >= MOST_MODELS {
-            model.1 = Name::from(OTHER);
-        }
-        counted.used.entry(model.clone()).or_default().add(used);
+        let model = self.model_label(&provider, record.model.clone().unwrap_or_else(none));
         let status = record.status.unwrap_or_default();
+        self.count_usage(&provider, &model, facts.used);
         if let Some(account) = &record.account {
-            let label = (provider.clone(), account.clone(), status);
-            *counted.account_calls.entry(label).or_default() += 1;
+            let labels = [
+                ("provider", provider.clone()),
+                ("account", account.clone()),
+                ("status", Name::from(status.to_string())),
+            ];
+            self.account_calls.get_or_create(&labels).inc();
         }
-        let label = (dialect.clone(), model.0, model.1, status);
-        *counted.calls.entry(label).or_default() += 1;
-        if let Some(fates) = &record.fates {
-            counted.fates.kept += fates.kept;
-            counted.fates.restored += fates.restored;
-            counted.fates.elided += fates.elided;
-        }
-        for entry in &record.transformations {
-            let label = (
-                known_label(&TRANSFORMATIONS, &entry.kind),
-                known_label(&TRANSFORMATION_REASONS, &entry.reason),
-            );
-            *counted.transformations.entry(label).or_default() += 1;
-        }
-        if let Some(verdict) = record.sent_verdict() {
-            *counted.verdicts.entry(verdict.as_str()).or_default() += 1;
-        }
+        self.count_reasoning(record);
         match record.capture {
             CaptureOutcome::None => {}
-            CaptureOutcome::Kept => counted.captures += 1,
-            CaptureOutcome::Lost(_) => counted.lost_captures += 1,
+            CaptureOutcome::Kept => drop(self.captures.inc()),
+            CaptureOutcome::Lost(_) => drop(self.lost_captures.inc()),
         }
-        counted.fallbacks += record.fallbacks;
-        let labels = (dialect, provider);
+        self.fallbacks.inc_by(record.fallbacks);
+        let labels =
+            [("dialect", Name::from(record.dialect.as_str())), ("provider", provider.clone())];
         if let Some(first_byte) = record.time_to_first_byte() {
-            counted.first_byte.entry(labels.clone()).or_default().add(first_byte);
+            observe(&self.first_byte_seconds, &labels, first_byte.as_secs_f64(), facts);
         }
-        counted.took.entry(labels).or_default().add(took);
+        observe(&self.call_seconds, &labels, facts.took.as_secs_f64(), facts);
+        if let Some(call) = record.provider_call() {
+            let answered =
+                call.answered.map(|answered| self.model_label(&provider, answered.clone()));
+            self.gen_ai.count(record, &call, model.clone(), answered, facts);
+        }
+        self.count_call(&record.dialect, provider, model, status);
+    }
+
+    /// Returns the label of a model: its name, or [`OTHER`] beyond the maximum number of models.
+    fn model_label(&self, provider: &Name, model: Name) -> Name {
+        let pair = (Name::clone(provider), model);
+        let is_known = self.models.read().unwrap_or_else(PoisonError::into_inner).contains(&pair);
+        if is_known {
+            return pair.1;
+        }
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        if models.contains(&pair) || models.len() < MOST_MODELS {
+            models.insert(pair.clone());
+            return pair.1;
+        }
+        Name::from(OTHER)
+    }
+
+    fn count_usage(&self, provider: &Name, model: &Name, used: &UsageAmount) {
+        let Usage { input, cached, written, output, thought } = used.tokens;
+        for (kind, number) in [
+            ("input", input),
+            ("cached", cached),
+            ("written", written),
+            ("output", output),
+            ("thought", thought),
+        ] {
+            let labels = [
+                ("provider", Name::clone(provider)),
+                ("model", Name::clone(model)),
+                ("kind", Name::from(kind)),
+            ];
+            self.tokens.get_or_create(&labels).inc_by(number);
+        }
+        let labels = [("provider", Name::clone(provider)), ("model", Name::clone(model))];
+        self.cost.get_or_create(&labels).inner().add_pico_usd(used.pico_usd);
+    }
+
+    /// Counts the Fates, the provider's changes and the audit verdict of a call.
+    fn count_reasoning(&self, record: &CallRecord) {
+        if let Some(fates) = &record.fates {
+            let counts =
+                [("kept", fates.kept), ("restored", fates.restored), ("elided", fates.elided)];
+            for (fate, number) in counts {
+                self.fates.get_or_create(&[("fate", Name::from(fate))]).inc_by(number);
+            }
+        }
+        for entry in &record.transformations {
+            let labels = [
+                ("type", known_label(&TRANSFORMATIONS, &entry.kind)),
+                ("reason", known_label(&TRANSFORMATION_REASONS, &entry.reason)),
+            ];
+            self.transformations.get_or_create(&labels).inc();
+        }
+        if let Some(verdict) = record.sent_verdict() {
+            let labels = [("verdict", Name::from(verdict.as_str()))];
+            self.verdicts.get_or_create(&labels).inc();
+        }
     }
 
     /// Renders all metrics. `retries` is the number of retries that the upstream client counted,
     /// and `sockets` is the number of open WebSockets.
-    pub(crate) fn render(&self, retries: u64, sockets: u64) -> String {
-        let counted = lock(&self.counted);
-        let mut page = PrometheusPage::default();
-        page.head("calls_total", "counter", "Calls that have ended.");
-        for ((dialect, provider, model, status), number) in &counted.calls {
-            let status = status.to_string();
-            let labels = [
-                ("dialect", &**dialect),
-                ("provider", &**provider),
-                ("model", &**model),
-                ("status", &*status),
-            ];
-            page.line("calls_total", &labels, number);
+    pub(crate) fn render(&self, format: MetricsFormat, retries: u64, sockets: u64) -> String {
+        self.retries.inner().store(retries, Ordering::Relaxed);
+        self.open_sockets.set(i64::try_from(sockets).unwrap_or(i64::MAX));
+        for stage in Stage::ALL {
+            if let Some(time) = stage.microseconds() {
+                let labels = [("stage", Name::from(stage.as_str()))];
+                self.stages.get_or_create(&labels).inner().store(time, Ordering::Relaxed);
+            }
         }
-        let help = "Calls that have ended, by the account of a pool.";
-        page.head("account_calls_total", "counter", help);
-        for ((provider, account, status), number) in &counted.account_calls {
-            let status = status.to_string();
-            let labels = [("provider", &**provider), ("account", account), ("status", &status)];
-            page.line("account_calls_total", &labels, number);
-        }
-        let help = "Cooldowns of the accounts of a pool.";
-        page.head("account_cooldowns_total", "counter", help);
-        for ((provider, account), number) in &counted.cooldowns {
-            let labels = [("provider", &**provider), ("account", account)];
-            page.line("account_cooldowns_total", &labels, number);
-        }
-        page.used(&counted.used);
-        page.head("fates_total", "counter", "Fates of Items and Seals.");
-        let FateCounts { kept, restored, elided } = counted.fates;
-        for (fate, number) in [("kept", kept), ("restored", restored), ("elided", elided)] {
-            page.line("fates_total", &[("fate", fate)], number);
-        }
-        let help = "Changes to reasoning in requests that providers reported.";
-        page.head("input_transformations_total", "counter", help);
-        for ((kind, reason), number) in &counted.transformations {
-            let labels = [("type", *kind), ("reason", *reason)];
-            page.line("input_transformations_total", &labels, number);
-        }
-        let help = "Audit verdicts of requests in the form that was sent.";
-        page.head("verdicts_total", "counter", help);
-        for (verdict, number) in &counted.verdicts {
-            page.line("verdicts_total", &[("verdict", verdict)], number);
-        }
-        page.total("captures_total", "Replies that were captured.", counted.captures);
-        let lost = counted.lost_captures;
-        page.total("capture_failures_total", "Replies that could not be captured.", lost);
-        let help = "Targets of a route that failed before another was tried.";
-        page.total("fallbacks_total", help, counted.fallbacks);
-        page.total("retries_total", "Requests that were sent to a provider again.", retries);
-        page.head("open_streams", "gauge", "Streams that are open.");
-        page.line("open_streams", &[], self.open_streams.load(Ordering::Relaxed));
-        page.head("open_websockets", "gauge", "WebSockets that are open.");
-        page.line("open_websockets", &[], sockets);
-        page.histogram("call_seconds", "Duration of calls up to the last byte.", &counted.took);
-        let help = "Time until the first byte of the provider's response.";
-        page.histogram("first_byte_seconds", help, &counted.first_byte);
-        page.stages();
-        page.text
+        page::render(&self.registry, format)
     }
 }
 
-/// Builds a page in the Prometheus text format.
-#[derive(Default)]
-struct PrometheusPage {
-    text: String,
+impl GenAiMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        fn seconds() -> Histogram {
+            Histogram::new(GEN_AI_SECONDS.into_iter())
+        }
+        let duration: HistogramFamily<Attributes> = Family::new_with_constructor(seconds);
+        let first_chunk: HistogramFamily<Attributes> = Family::new_with_constructor(seconds);
+        let tokens: HistogramFamily<Attributes> =
+            Family::new_with_constructor(|| Histogram::new(GEN_AI_TOKENS.into_iter()));
+        let name = "gen_ai_client_operation_duration";
+        let help = "GenAI operation duration";
+        registry.register_with_unit(name, help, Unit::Seconds, duration.clone());
+        let name = "gen_ai_client_operation_time_to_first_chunk";
+        let help = "Time to receive the first chunk of a stream, from sending the request";
+        registry.register_with_unit(name, help, Unit::Seconds, first_chunk.clone());
+        let help = "Number of input and output tokens used";
+        registry.register("gen_ai_client_token_usage", help, tokens.clone());
+        Self { duration, first_chunk, tokens }
+    }
+
+    /// Counts a call that a provider served. The gateway is the client of the operation, so times
+    /// start when the request is sent.
+    fn count(
+        &self,
+        record: &CallRecord,
+        call: &ProviderCall<'_>,
+        model: Name,
+        answered: Option<Name>,
+        facts: &CallFacts<'_>,
+    ) {
+        let operation = gen_ai::operation_name(&call.origin.wire);
+        let mut attributes = vec![
+            ("gen_ai_operation_name", Name::from(operation)),
+            ("gen_ai_provider_name", Name::from(gen_ai::provider_name(&call.origin.provider))),
+            ("gen_ai_request_model", model),
+        ];
+        attributes.extend(answered.map(|answered| ("gen_ai_response_model", answered)));
+        if let Some((address, port)) = gen_ai::server_address(&call.origin.endpoint) {
+            attributes.push(("server_address", Name::from(address)));
+            attributes.push(("server_port", Name::from(port.to_string())));
+        }
+        if let Some(usage) = facts.reported {
+            for (kind, number) in [("input", usage.input), ("output", usage.output)] {
+                let mut attributes = attributes.clone();
+                attributes.push(("gen_ai_token_type", Name::from(kind)));
+                // Numbers of tokens are far below 2^32, beyond which only the buckets differ.
+                let number = f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+                observe(&self.tokens, &attributes, number, facts);
+            }
+        }
+        if let Some(first_chunk) = call.first_byte.filter(|_| record.is_stream) {
+            observe(&self.first_chunk, &attributes, first_chunk.as_secs_f64(), facts);
+        }
+        attributes.extend(record.error_type().map(|error| ("error_type", error)));
+        let took = facts.end.saturating_duration_since(call.sent).as_secs_f64();
+        observe(&self.duration, &attributes, took, facts);
+    }
 }
 
-impl PrometheusPage {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let lines = format!("# HELP throughline_{name} {help}\n# TYPE throughline_{name} {kind}\n");
-        self.text.push_str(&lines);
-    }
-
-    /// Writes a counter without labels.
-    fn total(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, "counter", help);
-        self.line(name, &[], value);
-    }
-
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        let labels = labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
-        let labels = labels.collect::<Vec<_>>().join(",");
-        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-        let line = format!("throughline_{name}{labels} {value}\n");
-        self.text.push_str(&line);
-    }
-
-    /// Writes the time of each stage, if the program was built with the feature `profile`.
-    fn stages(&mut self) {
-        let times = Stage::ALL.map(|stage| Some((stage.as_str(), stage.microseconds()?)));
-        for (index, (stage, time)) in times.into_iter().flatten().enumerate() {
-            if index == 0 {
-                let help = "Time spent in each stage of requests.";
-                self.head("stage_microseconds_total", "counter", help);
-            }
-            self.line("stage_microseconds_total", &[("stage", stage)], time);
-        }
-    }
-
-    fn used(&mut self, all: &BTreeMap<(Name, Name), UsageAmount>) {
-        let help = "Tokens; input includes cached and written, output includes thought.";
-        self.head("tokens_total", "counter", help);
-        for ((provider, model), used) in all {
-            let tokens = &used.tokens;
-            for (kind, number) in [
-                ("input", tokens.input),
-                ("cached", tokens.cached),
-                ("written", tokens.written),
-                ("output", tokens.output),
-                ("thought", tokens.thought),
-            ] {
-                let labels = [("provider", &**provider), ("model", &**model), ("kind", kind)];
-                self.line("tokens_total", &labels, number);
-            }
-        }
-        self.head("cost_usd_total", "counter", "Cost in US dollars at the prices of the table.");
-        for ((provider, model), used) in all {
-            let (dollars, micros) = (used.micro_usd() / 1_000_000, used.micro_usd() % 1_000_000);
-            let labels = [("provider", &**provider), ("model", &**model)];
-            self.line("cost_usd_total", &labels, format!("{dollars}.{micros:06}"));
-        }
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, all: &Histograms) {
-        self.head(name, "histogram", help);
-        for ((dialect, provider), times) in all {
-            let series = [("dialect", &**dialect), ("provider", &**provider)];
-            let with = |end: &str, page: &mut Self, number: u64| {
-                let [dialect, provider] = series;
-                page.line(&format!("{name}_bucket"), &[dialect, provider, ("le", end)], number);
-            };
-            for (class, number) in BUCKETS.iter().zip(times.classes) {
-                with(&seconds(*class), self, number);
-            }
-            with("+Inf", self, times.count);
-            self.line(&format!("{name}_sum"), &series, times.sum.as_secs_f64());
-            self.line(&format!("{name}_count"), &series, times.count);
-        }
-    }
+/// Adds a value to a histogram. The call's span becomes the exemplar of the value's bucket.
+fn observe<L>(family: &HistogramFamily<L>, labels: &L, value: f64, facts: &CallFacts<'_>)
+where
+    L: Clone + Eq + std::hash::Hash,
+{
+    let exemplar = facts.span.map(|span| {
+        [("trace_id", Name::from(span.trace_hex())), ("span_id", Name::from(span.span_hex()))]
+    });
+    family.get_or_create(labels).observe(value, exemplar, None);
 }
 
 /// Returns the value if it is one of the known labels, otherwise [`OTHER`].
-fn known_label(known: &[&'static str], value: &str) -> &'static str {
-    known.iter().find(|known| **known == value).copied().unwrap_or(OTHER)
-}
-
-fn seconds(milliseconds: u32) -> String {
-    (f64::from(milliseconds) / 1000.0).to_string()
-}
-
-/// Escapes a label value.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+fn known_label(known: &[&'static str], value: &str) -> Name {
+    Name::from(known.iter().find(|known| **known == value).copied().unwrap_or(OTHER))
 }

@@ -3,7 +3,8 @@
 //! Recently used keys are cached, so that a short outage does not interrupt their traffic. Each
 //! response from the store replaces the cached entry. A revoked key is therefore rejected
 //! immediately while the store is reachable, and otherwise after [`StorePolicy::key_grace`] at the
-//! latest. The gateway is ready if the last write succeeded.
+//! latest. The gateway is ready if it can read and write the store; `/readyz` tests both, and tests
+//! writes at most once per second.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -188,24 +189,34 @@ impl Telemetry {
         })
     }
 
-    /// Returns whether the store responds and accepted the last write. The error states the reason
-    /// and contains no file paths.
+    /// Returns whether the gateway accepts requests, and the store responds and accepts writes. The
+    /// error states the reason and contains no file paths.
     pub(crate) async fn check_ready(&self) -> Result<(), &'static str> {
+        if self.sockets.is_draining() {
+            return Err("the gateway is shutting down");
+        }
         let (tenant, log) = usage_log();
         let read = timeout(LOOKUP_TIMEOUT, self.store.log(&tenant, &log)).await;
         let read = read.unwrap_or_else(|_| Err(store_timeout()));
         self.record_read(read.as_ref().err());
         read.map_err(|error| reason(&error))?;
-        self.test_writes().await
+        self.probe_writes().await
     }
 
     /// Tests whether writes succeed again, if the last write failed.
     pub(super) async fn test_writes(&self) -> Result<(), &'static str> {
+        if lock(&self.health.state).write.is_none() {
+            return Ok(());
+        }
+        self.probe_writes().await
+    }
+
+    /// Tests whether writes succeed. Within [`REST`] after a test, returns the last known result.
+    async fn probe_writes(&self) -> Result<(), &'static str> {
         {
             let mut state = lock(&self.health.state);
-            let Some(failed) = state.write else { return Ok(()) };
             if state.probed.is_some_and(|probed| probed.elapsed() < REST) {
-                return Err(failed.reason);
+                return state.write.map_or(Ok(()), |failed| Err(failed.reason));
             }
             state.probed = Some(Instant::now());
         }

@@ -16,14 +16,16 @@ use crate::error::GatewayError;
 use crate::object::object;
 use crate::records::StoreResult;
 use crate::sync::lock;
+use crate::telemetry::budget::BudgetReservation;
 use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::memory::MemoryReservation;
+use crate::telemetry::metrics::CallFacts;
 use crate::telemetry::trace::TraceContext;
 use crate::telemetry::usage::{UsageAmount, UsageKey};
 use crate::telemetry::{Telemetry, log};
 
 /// Assumed bytes per token if the provider reports no token count.
-const BYTES_OF_A_TOKEN: u64 = 4;
+pub(crate) const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Collects the facts of one request. Every task of the request holds a reference and
 /// [ends](Self::end) that reference. The last task to end reports the request; if the tasks are
@@ -40,6 +42,8 @@ pub(crate) struct RequestScope {
     room: Mutex<Option<MemoryReservation>>,
     /// Counts the request as open at its account.
     account: Mutex<Option<OpenRequest>>,
+    /// What the call has reserved from the limits of its key.
+    budget: Mutex<Option<BudgetReservation>>,
 }
 
 /// The report of a request that has ended. The request keeps its slot until the report is written,
@@ -50,6 +54,7 @@ pub(super) struct CallReport {
     trace: Option<TraceContext>,
     end: Instant,
     slot: PoolPermit,
+    budget: Option<BudgetReservation>,
 }
 
 impl RequestScope {
@@ -64,8 +69,8 @@ impl RequestScope {
         let record = CallRecord::new(caller.tenant.clone(), key, dialect.clone());
         let record = Arc::new(Mutex::new(record));
         let (trace, slot) = (OnceLock::new(), Some(slot));
-        let (room, account) = (Mutex::new(None), Mutex::new(None));
-        Arc::new(Self { telemetry, reports, record, trace, slot, room, account })
+        let (room, account, budget) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
+        Arc::new(Self { telemetry, reports, record, trace, slot, room, account, budget })
     }
 
     /// Ends the reference of one task. The last task to end reports the call.
@@ -94,6 +99,7 @@ impl RequestScope {
             record: Arc::clone(&self.record),
             trace: self.trace.take(),
             end: Instant::now(),
+            budget: lock(&self.budget).take(),
         })
     }
 
@@ -105,6 +111,16 @@ impl RequestScope {
     /// Counts the request as open at an account until the call ends or uses another account.
     pub(crate) fn hold_account(&self, open: Option<OpenRequest>) {
         *lock(&self.account) = open;
+    }
+
+    /// Returns the reservation of an earlier attempt. Returns whether there was one.
+    pub(crate) fn release_budget(&self) -> bool {
+        lock(&self.budget).take().is_some()
+    }
+
+    /// Holds what the call has reserved until the call ends.
+    pub(crate) fn hold_budget(&self, reservation: Option<BudgetReservation>) {
+        *lock(&self.budget) = reservation;
     }
 
     /// Releases the memory that was needed only to decode and prepare the request. The received and
@@ -149,8 +165,8 @@ impl RequestScope {
     /// Starts a span if tracing is enabled, in the caller's trace or in a new trace. The span is
     /// then named in the request headers for the provider.
     pub(crate) fn start_span(&self, headers: &mut Vec<(Name, Name)>) {
-        if self.telemetry.traces.is_some()
-            && let Some(trace) = TraceContext::new(headers)
+        if let Some(traces) = &self.telemetry.traces
+            && let Some(trace) = TraceContext::new(headers, &**traces)
         {
             self.trace.get_or_init(|| trace);
         }
@@ -201,8 +217,10 @@ fn used_tokens(record: &CallRecord) -> Option<Usage> {
 impl CallReport {
     /// Charges the usage, counts the call, ends the call's span, logs the call, and frees its slot.
     pub(super) fn write(self) {
-        let Self { telemetry, record, trace, end, slot } = self;
+        let Self { telemetry, record, trace, end, slot, budget } = self;
         let mut record = lock(&record);
+        // Estimated usage is charged, but not reported as the provider's.
+        let reported = record.usage.filter(|usage| record.is_whole && usage.total() > 0);
         record.usage = used_tokens(&record);
         let mut used = UsageAmount::default();
         if let (Some(usage), Some(provider), Some(model)) =
@@ -213,8 +231,13 @@ impl CallReport {
             let (provider, model) = (provider.clone(), model.clone());
             telemetry.meter.charge(UsageKey { tenant, key, provider, model }, &used);
         }
+        if let Some(budget) = budget {
+            budget.settle(&used);
+        }
         let took = end.duration_since(record.arrived);
-        telemetry.metrics.count(&record, &used, took);
+        let span = trace.as_ref().and_then(TraceContext::sampled_span);
+        let facts = CallFacts { used: &used, reported, took, end, span };
+        telemetry.metrics.count(&record, &facts);
         if let Some(traces) = &telemetry.traces
             && let Some(ended) = trace.and_then(|trace| trace.report(&record, took))
         {

@@ -74,9 +74,19 @@ impl SocketPool {
         self.memory.acquire(tenant, is_shared, bytes as u64, Duration::ZERO).await.ok()
     }
 
+    /// Returns whether the server shuts down.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.phase.borrow() != SocketPhase::Serving
+    }
+
+    /// Starts no more responses.
+    pub(crate) fn begin_drain(&self) {
+        self.phase.send_replace(SocketPhase::Draining);
+    }
+
     /// Starts no more responses, and waits until all sockets are closed.
     pub(crate) async fn drain(&self) {
-        self.phase.send_replace(SocketPhase::Draining);
+        self.begin_drain();
         self.places.all_free().await;
     }
 
@@ -89,7 +99,7 @@ impl SocketPool {
 impl Telemetry {
     /// Admits a WebSocket. Its place is free again when the permit is dropped.
     pub(crate) async fn admit_socket(&self, caller: &Caller) -> GatewayResult<PoolPermit> {
-        if *self.sockets.phase.borrow() != SocketPhase::Serving {
+        if self.sockets.is_draining() {
             let message = "the gateway is shutting down; connect again in a moment";
             return Err(GatewayError::new(503, message).after(RETRY_DELAY));
         }

@@ -12,8 +12,8 @@ use throughline_json::{self as json, Json, Name, Node, Tree};
 
 /// A price table for models.
 pub trait Prices: Send + Sync {
-    /// Returns the price of a model at a provider; `None` if unknown. The gateway caches the
-    /// result, so the price of a model must never change.
+    /// Returns the current price of a model at a provider; `None` if unknown. The gateway requests
+    /// the price for each call, so implementations cache it.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
     /// Returns the version of the price table. The version is stored with the usage.
@@ -34,9 +34,27 @@ impl Prices for NoPrices {
     }
 }
 
-/// The price of a model in millionths of a dollar per million tokens.
+/// The price of a model: the price of a token, which may be higher for requests with much input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
+    /// The prices of requests whose input is in no tier.
+    pub base: TokenPrices,
+    /// The prices of larger requests, smallest first. A tier applies to all tokens of a request.
+    pub tiers: [Option<PriceTier>; 2],
+}
+
+/// The prices of requests with more than a number of input tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriceTier {
+    /// The tier applies to requests with more input tokens than this.
+    pub above: u64,
+    /// The prices of all tokens of these requests.
+    pub prices: TokenPrices,
+}
+
+/// Prices by kind of token, in millionths of a dollar per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenPrices {
     /// Input tokens that were not cached.
     pub input: u64,
     /// Input tokens that were read from a cache.
@@ -48,14 +66,21 @@ pub struct Price {
 }
 
 impl Price {
+    /// Returns a price that does not depend on the size of the request.
+    pub fn flat(base: TokenPrices) -> Self {
+        Self { base, tiers: [None; 2] }
+    }
+
     /// Returns the cost of this usage in trillionths of a dollar, which is exact even for a single
     /// token.
     pub fn of(&self, usage: &Usage) -> u64 {
+        let mut tiers = self.tiers.iter().flatten().filter(|tier| usage.input > tier.above);
+        let prices = tiers.next_back().map_or(self.base, |tier| tier.prices);
         let parts = [
-            (self.input, usage.uncached_input()),
-            (self.cached, usage.cached),
-            (self.written, usage.written),
-            (self.output, usage.output),
+            (prices.input, usage.uncached_input()),
+            (prices.cached, usage.cached),
+            (prices.written, usage.written),
+            (prices.output, usage.output),
         ];
         parts
             .iter()

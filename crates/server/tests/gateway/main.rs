@@ -11,6 +11,7 @@
 )]
 
 mod append;
+mod budgets;
 mod call_records;
 mod catalog;
 mod chain;

@@ -219,8 +219,10 @@ async fn native_compaction_is_forwarded_during_an_outage() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
     let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    assert_eq!(fixture.ready().await.0, 200, "the store accepts writes");
+    // The result of a successful test is reused for a second, but a failed write is reported at
+    // once.
     fixture.outage.set(false, true);
-    assert_eq!(fixture.ready().await.0, 200, "no write has failed yet");
     assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
     let (status, reason) = fixture.ready().await;
     assert_eq!(status, 503);
@@ -230,6 +232,19 @@ async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
     fixture.recovers().await;
     let lines = fixture.gateway.lines.of("store");
     assert!(lines.iter().any(|line| line.contains("write works again")), "{lines:?}");
+    fixture.gateway.close().await;
+}
+
+/// A gateway without calls is not ready either if its store accepts no writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn readiness_tests_a_write_before_the_first_call() {
+    let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    fixture.outage.set(false, true);
+    let (status, reason) = fixture.ready().await;
+    assert_eq!((status, fixture.call_count()), (503, 0), "{reason}");
+    assert!(reason.contains("the store is full"), "{reason}");
+    fixture.outage.set(false, false);
+    fixture.recovers().await;
     fixture.gateway.close().await;
 }
 

@@ -74,7 +74,7 @@ async fn key_holder_can_read_its_usage() {
         gateway
             .metric("throughline_cost_usd_total{provider=\"raw\",model=\"claude-sonnet-4-5\"}")
             .await,
-        "0.000420"
+        "0.00042"
     );
     assert_eq!(gateway.metric("throughline_captures_total").await, "4");
     assert_eq!(gateway.metric("throughline_call_seconds_count{").await, "4");
@@ -88,21 +88,23 @@ async fn spent_budget_is_enforced_after_restart() {
         RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await,
     );
     let store = store(&folder).await;
-    let tokens = Allowance { tokens: Some(200), ..Allowance::default() };
+    // A call reserves 127 tokens and uses 120.
+    let tokens = Allowance { tokens: Some(250), ..Allowance::default() };
     let gateway = RawGateway::open(&provider, &store, options_with(tokens));
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     gateway.close().await;
     let gateway = RawGateway::open(&provider, &store, options_with(tokens));
     let response = gateway.send_question("claude-sonnet-4-5", false).await;
-    assert_eq!(response.status, 429, "{response:?}");
-    for expected in ["rate_limit_error", "key_1", "200 tokens", "--budget-tokens"] {
+    assert_eq!(response.status, 402, "{response:?}");
+    assert!(response.head.contains("x-should-retry: false"), "{}", response.head);
+    for expected in ["billing_error", "key_1", "250 tokens", "--budget-tokens"] {
         assert!(response.body.contains(expected), "{expected} is not in {}", response.body);
     }
     // The error has the format of the caller's dialect.
     let response =
         gateway.send("/v1beta/models/claude:generateContent", "", r#"{"contents":[]}"#).await;
-    assert_eq!(response.status, 429);
+    assert_eq!(response.status, 402);
     assert!(response.body.contains("RESOURCE_EXHAUSTED"), "{}", response.body);
     // A key with a budget cannot use endpoints without a price.
     assert_eq!(gateway.send("/v1/embeddings", "", "{}").await.status, 403);
@@ -110,7 +112,7 @@ async fn spent_budget_is_enforced_after_restart() {
     let dollars = Allowance { micro_usd: Some(280), ..Allowance::default() };
     let gateway = RawGateway::open(&provider, &store, options_with(dollars));
     let response = gateway.send_question("claude-sonnet-4-5", false).await;
-    assert_eq!(response.status, 429, "{response:?}");
+    assert_eq!(response.status, 402, "{response:?}");
     assert!(response.body.contains("--budget-usd"), "{}", response.body);
     gateway.close().await;
     let dollars = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
@@ -129,14 +131,21 @@ async fn budget_is_shared_across_nodes() {
         RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await,
     );
     let (one, other) = (store(&folder).await, store(&folder).await);
-    let allowance = Allowance { tokens: Some(240), ..Allowance::default() };
+    let allowance = Allowance { tokens: Some(260), ..Allowance::default() };
     let one = RawGateway::open(&provider, &one, options_with(allowance));
     let other = RawGateway::open(&provider, &other, options_with(allowance));
     assert_eq!(one.send_question("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(other.send_question("claude-sonnet-4-5", false).await.status, 200);
     for gateway in [&one, &other] {
         while used(gateway).await["used"]["calls"] != 2 {}
-        assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 429);
+        // While the other node has not returned its lease, waiting may help.
+        let mut response = gateway.send_question("claude-sonnet-4-5", false).await;
+        while response.status == 429 {
+            assert!(response.head.contains("retry-after: 2"), "{}", response.head);
+            assert!(!response.head.contains("x-should-retry"), "{}", response.head);
+            response = gateway.send_question("claude-sonnet-4-5", false).await;
+        }
+        assert_eq!(response.status, 402, "{response:?}");
     }
     one.close().await;
     other.close().await;
@@ -219,6 +228,17 @@ async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) {
     }
 }
 
+/// Sends a request to the router of a server, without a connection.
+async fn local_response(handle: &throughline_server::ServerHandle, path: &str) -> (u16, String) {
+    use http_body_util::BodyExt as _;
+    use tower_service::Service as _;
+    let request = hyper::Request::get(path).body(http_body_util::Empty::<bytes::Bytes>::new());
+    let response = handle.router().call(request.unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
 /// A shutdown lets streams finish, and their usage is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_lets_streams_finish() {
@@ -243,8 +263,11 @@ async fn shutdown_lets_streams_finish() {
     read_until(&mut stream, "Hello there").await;
     assert_eq!(gateway.metric("throughline_open_streams").await, "1");
     gateway.stop();
-    // New connections are refused.
+    // New connections are refused, and open connections learn that the gateway is not ready.
     while tokio::net::TcpStream::connect(&gateway.address).await.is_ok() {}
+    let ready = local_response(&gateway.handle, "/readyz").await;
+    assert_eq!(ready, (503, r#"{"status":"the gateway is shutting down"}"#.to_owned()));
+    assert_eq!(local_response(&gateway.handle, "/healthz").await.0, 200);
     go_on.send(true).unwrap();
     read_until(&mut stream, "message_stop").await;
     gateway.stopped().await;

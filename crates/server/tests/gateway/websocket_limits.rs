@@ -306,9 +306,10 @@ async fn revoked_key_starts_no_response_on_an_open_socket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn budget_and_rate_limit_hold_between_responses_of_a_socket() {
-    let budget = Allowance { tokens: Some(1), ..Allowance::default() };
+    // A response without a maximum reserves 4,096 output tokens.
+    let budget = Allowance { tokens: Some(4200), ..Allowance::default() };
     let rate = Allowance { per_minute: Some(2), ..Allowance::default() };
-    for (allowance, expected) in [(budget, "budget"), (rate, "minute")] {
+    for (allowance, status, expected) in [(budget, 402, "budget"), (rate, 429, "minute")] {
         let (gateway, _keyring, mut socket) = open_with_key(allowance).await;
         let event = created(&json!({"model": MODELS[0], "input": "Hello."}));
         let (mut completed, mut refusal) = (0, None);
@@ -326,7 +327,7 @@ async fn budget_and_rate_limit_hold_between_responses_of_a_socket() {
             }
         }
         let refusal = refusal.expect("a response is refused");
-        assert_eq!(refusal["status"], 429, "{refusal}");
+        assert_eq!(refusal["status"], status, "{refusal}");
         let text = refusal["error"]["message"].as_str().unwrap();
         assert!(text.contains(expected), "{text}");
         assert!(completed > 0, "the first response is refused");

@@ -8,7 +8,7 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Digest, LogId, LogKind, LogOpening, NewRecord, StoreError, Tenant,
+    Append, Batch, BudgetPeriod, Digest, LogId, LogKind, LogOpening, NewRecord, StoreError, Tenant,
     matches_pattern,
 };
 use throughline_json::{self as json, Json, Name, Node, Tree};
@@ -30,7 +30,7 @@ mod api_keys_tests;
 /// status, so run listings omit it.
 pub(super) const KEYS_LOG: &str = "throughline-api-keys";
 
-const KEY_RECORD: &str = "api-key";
+pub(super) const KEY_RECORD: &str = "api-key";
 
 /// Prefix of every API key.
 const PREFIX: &str = "tl_";
@@ -93,8 +93,14 @@ pub struct KeyLimits {
     pub budget_micro_usd: Option<u64>,
     /// Budget in tokens, input and output combined.
     pub budget_tokens: Option<u64>,
+    /// The period after which the budgets start again; `None` for [`BudgetPeriod::Total`].
+    pub budget_period: Option<BudgetPeriod>,
+    /// The share of a budget, in percent, at which the gateway sends a warning.
+    pub soft_limit_percent: Option<u32>,
     /// Maximum number of requests per minute.
     pub requests_per_minute: Option<u32>,
+    /// Maximum number of input and output tokens per minute.
+    pub tokens_per_minute: Option<u64>,
 }
 
 impl KeyLimits {
@@ -119,18 +125,21 @@ impl KeyLimits {
                 ("budget_micro_usd", self.budget_micro_usd),
                 ("budget_tokens", self.budget_tokens),
                 ("requests_per_minute", self.requests_per_minute.map(u64::from)),
+                ("tokens_per_minute", self.tokens_per_minute),
+                ("soft_limit_percent", self.soft_limit_percent.map(u64::from)),
             ];
             for (name, number) in numbers {
                 if let Some(number) = number {
                     o.number(name, number);
                 }
             }
+            o.maybe_string("budget_period", self.budget_period.map(BudgetPeriod::as_str));
         })
     }
 
     /// Parses stored limits. Returns `None` if a limit is unknown, because ignoring the limit would
     /// extend the key's permissions.
-    fn read(text: &str) -> Option<Self> {
+    pub(super) fn read(text: &str) -> Option<Self> {
         let tree = Tree::parse(text.to_owned()).ok().filter(|tree| tree.root().is_object())?;
         let mut limits = Self::default();
         for (name, value) in tree.root().all_members() {
@@ -142,6 +151,16 @@ impl KeyLimits {
                 "budget_tokens" => limits.budget_tokens = Some(value.u64()?),
                 "requests_per_minute" => {
                     limits.requests_per_minute = Some(u32::try_from(value.u64()?).ok()?);
+                }
+                "tokens_per_minute" => limits.tokens_per_minute = Some(value.u64()?),
+                "soft_limit_percent" => {
+                    limits.soft_limit_percent = Some(u32::try_from(value.u64()?).ok()?);
+                }
+                "budget_period" => {
+                    let period = BudgetPeriod::parse(&value.text()?)?;
+                    limits.budget_period =
+                        Some(period).filter(|period| *period != BudgetPeriod::Minute);
+                    limits.budget_period?;
                 }
                 _ => return None,
             }
@@ -207,14 +226,17 @@ impl Journal {
         } else if is_revoked {
             "was revoked, but its row is not marked as revoked"
         } else {
-            return Ok(KeyCheck::Valid(ApiKey::from_row(row)?));
+            let tenant = row.tenant.clone();
+            let key = self.with_changed_limits(&tenant, vec![ApiKey::from_row(row)?]).await?;
+            return Ok(key.into_iter().next().map_or(KeyCheck::Unknown, KeyCheck::Valid));
         };
         Ok(KeyCheck::Tampered { tenant: row.tenant, id: row.id, problem })
     }
 
     /// Returns all keys of the tenant, including revoked keys.
     pub async fn api_keys(&self, tenant: &Tenant) -> Result<Vec<ApiKey>> {
-        self.backend.keys(tenant).await?.into_iter().map(ApiKey::from_row).collect()
+        let keys = self.backend.keys(tenant).await?.into_iter().map(ApiKey::from_row);
+        self.with_changed_limits(tenant, keys.collect::<Result<_>>()?).await
     }
 
     /// Returns whether any tenant ever had a key. Revoked keys count, because revoking the last key
@@ -283,7 +305,7 @@ impl Journal {
     }
 }
 
-fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
+pub(super) fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
     let content = json::object(|o| {
         o.string("event", event).string("id", &row.id).string("label", &row.label);
         o.string("limits", &row.limits);

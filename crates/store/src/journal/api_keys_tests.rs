@@ -1,5 +1,7 @@
 //! Tests of API key limits.
 
+use throughline_core::BudgetPeriod;
+
 use super::KeyLimits;
 
 fn full_limits() -> KeyLimits {
@@ -7,7 +9,10 @@ fn full_limits() -> KeyLimits {
         models: vec!["claude-*".into(), "gpt-5".into()],
         budget_micro_usd: Some(2_500_000),
         budget_tokens: Some(1_000),
+        budget_period: Some(BudgetPeriod::Month),
+        soft_limit_percent: Some(80),
         requests_per_minute: Some(60),
+        tokens_per_minute: Some(500),
     }
 }
 
@@ -19,8 +24,22 @@ fn limits_round_trip_through_json() {
     assert_eq!(KeyLimits::default().json().as_str(), "{}");
     assert_eq!(
         full_limits().json().as_str(),
-        r#"{"models":["claude-*","gpt-5"],"budget_micro_usd":2500000,"budget_tokens":1000,"requests_per_minute":60}"#
+        r#"{"models":["claude-*","gpt-5"],"budget_micro_usd":2500000,"budget_tokens":1000,"requests_per_minute":60,"tokens_per_minute":500,"soft_limit_percent":80,"budget_period":"month"}"#
     );
+}
+
+#[test]
+fn limits_of_earlier_versions_are_total_budgets() {
+    let stored = r#"{"budget_micro_usd":5,"budget_tokens":7,"requests_per_minute":9}"#;
+    let expected = KeyLimits {
+        budget_micro_usd: Some(5),
+        budget_tokens: Some(7),
+        requests_per_minute: Some(9),
+        ..KeyLimits::default()
+    };
+    assert_eq!(KeyLimits::read(stored), Some(expected.clone()));
+    // Limits without the new members are stored as before.
+    assert_eq!(expected.json().as_str(), stored);
 }
 
 #[test]
@@ -32,6 +51,8 @@ fn unknown_limit_is_rejected() {
         r#"{"models":[1]}"#,
         r#"{"models":"gpt-5"}"#,
         r#"{"requests_per_minute":4294967296}"#,
+        r#"{"budget_period":"year"}"#,
+        r#"{"budget_period":"minute"}"#,
         "[]",
         "",
     ] {

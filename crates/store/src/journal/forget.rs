@@ -140,11 +140,12 @@ impl Journal {
         let backend = Arc::downgrade(&self.backend);
         let (keys, signer) = (Arc::clone(&self.keys), Arc::clone(&self.signer));
         let (finishes, url) = (Arc::clone(&self.finishes), self.url.clone());
+        let limits = Arc::clone(&self.limits);
         tokio::spawn(async move {
             tokio::time::sleep(CLEANUP_DELAY).await;
             finishes.store(false, Ordering::Release);
             let Some(backend) = backend.upgrade() else { return };
-            let journal = Journal { backend, keys, signer, finishes, url };
+            let journal = Journal { backend, keys, signer, finishes, limits, url };
             // A failed cleanup is left to the next process that opens the store.
             drop(journal.complete_erasures().await);
         });

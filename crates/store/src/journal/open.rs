@@ -53,11 +53,12 @@ pub(super) async fn open_without_cleanup(
     let keys = Keys::open(&*backend, options).await?;
     let signer = Arc::new(Signer::new(&keys.signing_seed()));
     backend.sign_with(Arc::clone(&signer));
-    let (keys, finishes) = (Arc::new(keys), Arc::default());
-    Ok(Journal { backend, keys, signer, finishes, url: shown })
+    let (keys, finishes, limits) = (Arc::new(keys), Arc::default(), Arc::default());
+    Ok(Journal { backend, keys, signer, finishes, limits, url: shown })
 }
 
-fn sqlite_path(url: &str) -> Option<&str> {
+/// Returns the file of an SQLite store; `None` for another database.
+pub(super) fn sqlite_path(url: &str) -> Option<&str> {
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))
 }
 

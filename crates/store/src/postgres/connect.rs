@@ -1,6 +1,7 @@
 //! Connects to the server and maps its errors. The URLs in error messages contain no passwords.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -8,13 +9,17 @@ use deadpool_postgres::{
 };
 use throughline_core::StoreError;
 use throughline_json::Name;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{Client, Config, Connection, NoTls, Row, Socket};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Config, Connection, Row, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::postgres::tls::PostgresTls;
+use crate::postgres::url::PostgresUrl;
 use crate::postgres::values::{Parameter, damaged, sql_row};
-use crate::rejection::{Result, invalid};
+use crate::rejection::Result;
 use crate::sql::SqlRow;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -23,12 +28,23 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time to wait for a free connection in the pool.
 const POOL_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The encrypted part of a connection, if the connection is encrypted.
+type EncryptedStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
 /// A server and its connection pool for reads.
 pub(super) struct Server {
     config: Config,
+    tls: PostgresTls,
+    connector: MakeRustlsConnect,
     /// The URL without its password.
     name: Name,
     pool: Pool,
+    /// Maximum time to connect to one of the hosts.
+    connect_timeout: Duration,
+    /// Whether a pooler may run each transaction on another connection to the server.
+    pub(super) is_pooler: bool,
+    /// The parameter types of each statement. Used only with a pooler: see `pooler.rs`.
+    pub(super) types: Mutex<HashMap<String, Arc<[Type]>>>,
 }
 
 /// SQL statement that makes acknowledged writes durable, even if the server's default is not
@@ -37,49 +53,55 @@ pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', 
                                   WHERE current_setting('synchronous_commit') = 'off'";
 
 impl Server {
-    /// Parses the URL, without connecting yet.
-    pub(super) fn at(url: &str, readers: usize) -> Result<Self> {
-        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err(invalid!("a PostgreSQL URL must start with postgres://"));
-        }
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            let cause = cause.unwrap_or_else(|| error.to_string());
-            invalid!("the database URL is invalid: {cause}")
-        })?;
+    /// Parses the URL and reads the certificate files, without connecting yet. Blocks the thread.
+    /// `is_pooler` is true if the URL must be that of a pooler, even without `pgbouncer=true`.
+    pub(super) fn at(url: &str, readers: usize, is_pooler: bool) -> Result<Self> {
+        let PostgresUrl { mut config, tls, pgbouncer } = PostgresUrl::parse(url)?;
+        let is_pooler = is_pooler || pgbouncer;
         let name = Name::from(address(&config));
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(invalid!(
-                "{name} requires TLS (sslmode=require), which this build does not support; connect \
-                 through a tunnel or a local proxy, and omit sslmode"
-            ));
-        }
+        let (mode, _) = tls.mode()?;
+        let connector = tls.connector()?;
+        // As in libpq, connections through a Unix socket are never encrypted.
+        let is_tcp = config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)));
+        config.ssl_mode(if is_tcp { mode } else { SslMode::Disable });
         // Each statement is planned once per connection, because planning takes longer than most
         // queries. A plan made while a table is small must not scan the table once it is large.
-        let planner_options =
-            "-c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan";
-        let options = config.get_options().map_or(planner_options.to_owned(), |user_options| {
-            format!("{planner_options} {user_options}")
-        });
-        config.options(options);
-        config.connect_timeout(CONNECT_TIMEOUT);
+        // Poolers reject such options: see `pooler.rs`.
+        if !is_pooler {
+            let planner_options =
+                "-c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan";
+            let options = config.get_options().map_or(planner_options.to_owned(), |user_options| {
+                format!("{planner_options} {user_options}")
+            });
+            config.options(options);
+        }
+        let of_host = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        config.connect_timeout(of_host);
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
+        let connect_timeout = of_host.saturating_mul(hosts.saturating_add(1));
         config.keepalives_idle(KEEPALIVE_TIMEOUT);
         config.tcp_user_timeout(KEEPALIVE_TIMEOUT);
         if config.get_application_name().is_none() {
             config.application_name("throughline");
         }
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let pool = Pool::builder(Manager::from_config(config.clone(), NoTls, manager))
+        let pool = Pool::builder(Manager::from_config(config.clone(), connector.clone(), manager))
             .max_size(readers.max(1))
-            .post_create(Hook::async_fn(|client, _| {
-                Box::pin(async { client.batch_execute(DURABLE).await.map_err(HookError::Backend) })
+            .post_create(Hook::async_fn(move |client, _| {
+                Box::pin(async move {
+                    if is_pooler {
+                        return Ok(());
+                    }
+                    client.batch_execute(DURABLE).await.map_err(HookError::Backend)
+                })
             }))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(POOL_TIMEOUT))
-            .create_timeout(Some(CONNECT_TIMEOUT + CONNECT_TIMEOUT))
+            .create_timeout(Some(connect_timeout))
             .build()
             .map_err(|error| StoreError::Database(Arc::new(error)))?;
-        Ok(Self { config, name, pool })
+        let types = Mutex::default();
+        Ok(Self { config, tls, connector, name, pool, connect_timeout, is_pooler, types })
     }
 
     /// Returns the URL without its password, for error messages.
@@ -88,10 +110,9 @@ impl Server {
     }
 
     /// Opens a connection. The caller must poll the returned `Connection`.
-    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
-        match tokio::time::timeout(CONNECT_TIMEOUT + CONNECT_TIMEOUT, self.config.connect(NoTls))
-            .await
-        {
+    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, EncryptedStream>)> {
+        let connecting = self.config.connect(self.connector.clone());
+        match tokio::time::timeout(self.connect_timeout, connecting).await {
             Ok(Ok(connected)) => Ok(connected),
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => Err(StoreError::Unreachable(
@@ -126,7 +147,7 @@ impl Server {
     /// must therefore be idempotent.
     pub(super) async fn query(&self, sql: &str, params: &[Parameter<'_>]) -> Result<Vec<SqlRow>> {
         let rows = match self.query_once(sql, params).await? {
-            Err(error) if is_lost(&error) => {
+            Err(error) if self.needs_new_connection(&error) => {
                 // If this connection was lost, the other pooled connections probably are too.
                 self.pool.retain(|_, _| false);
                 self.query_once(sql, params).await?
@@ -142,6 +163,9 @@ impl Server {
         params: &[Parameter<'_>],
     ) -> Result<Result<Vec<Row>, tokio_postgres::Error>> {
         let client = self.pooled().await?;
+        if self.is_pooler {
+            return Ok(self.query_in_transaction(&client, sql, params).await);
+        }
         let query = async { client.query(&client.prepare_cached(sql).await?, params).await };
         Ok(query.await)
     }
@@ -176,10 +200,29 @@ impl Server {
         }
     }
 
+    /// Returns whether the statement must be sent on a new connection. If the URL demands a server
+    /// that accepts writes, a server that no longer does was replaced by another one.
+    pub(super) fn needs_new_connection(&self, error: &tokio_postgres::Error) -> bool {
+        is_lost(error) || self.is_demoted(error)
+    }
+
+    /// Returns whether the server refused a write, although the URL demands a server that accepts
+    /// writes.
+    pub(super) fn is_demoted(&self, error: &tokio_postgres::Error) -> bool {
+        error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+            && self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
+    }
+
     fn unreachable(&self, error: &tokio_postgres::Error) -> StoreError {
         let reason = match (error.as_db_error(), std::error::Error::source(error)) {
+            (Some(error), _) if error.message().starts_with("unsupported startup parameter") => {
+                format!(
+                    "{}; if this is PgBouncer, add pgbouncer=true to the database URL",
+                    error.message()
+                )
+            }
             (Some(error), _) => error.message().to_owned(),
-            (None, Some(source)) => source.to_string(),
+            (None, Some(source)) => self.tls.explain(error).unwrap_or_else(|| source.to_string()),
             (None, None) => error.to_string(),
         };
         StoreError::Unreachable(self.name.clone(), reason.into())

@@ -10,14 +10,19 @@
 //! primary key, and `salts` by a hash of the record. Ids come from sequences, and no foreign keys
 //! prevent partitioning. See `schema_1.sql`.
 //!
-//! The modules correspond to the modules of `sqlite`, plus `connect` for connections to the server.
+//! The modules correspond to the modules of `sqlite`. `url`, `tls`, `connect` and `pooler` add the
+//! connections to the server.
 
 mod commit;
 mod connect;
+mod copy;
 mod driver;
+mod pooler;
 mod protect;
 mod read;
 mod schema;
+mod tls;
+mod url;
 mod values;
 mod wait;
 mod writer;
@@ -40,8 +45,10 @@ use crate::postgres::writer::PostgresJob;
 use crate::rejection::{Result, corrupt, invalid};
 use crate::row_mac::RowKey;
 use crate::sealed_batch::{SealedAppend, SealedBatch};
-use crate::sync::lock;
+use crate::sync::{blocking, lock};
 use crate::waits::WaitRegistry;
+
+pub(crate) use crate::postgres::copy::{PostgresTarget, has_store};
 
 pub(crate) struct Postgres {
     shared: Arc<Shared>,
@@ -53,6 +60,8 @@ pub(crate) struct Postgres {
 /// State shared by all tasks of a node.
 struct Shared {
     server: Server,
+    /// A direct connection to the server for notifications, if `server` is a pooler.
+    listen: Option<Server>,
     /// Id of the writer, which is new each time the store is opened.
     writer: Name,
     durability: Durability,
@@ -67,7 +76,29 @@ struct Shared {
     has_packs: AtomicBool,
 }
 
+/// Parses the URLs of the database and of the connection for notifications.
+async fn servers(url: &str, options: &Options) -> Result<(Server, Option<Server>)> {
+    let (url, listen_url, readers) = (url.to_owned(), options.listen_url.clone(), options.readers);
+    blocking(move || {
+        let server = Server::at(&url, readers, listen_url.is_some())?;
+        let listen = listen_url.map(|url| Server::at(&url, 1, false)).transpose();
+        let listen = listen.map_err(|error| invalid!("listen_url: {error}"))?;
+        match listen {
+            Some(listen) if listen.is_pooler => Err(invalid!(
+                "listen_url must be the URL of the server itself, without pgbouncer=true"
+            )),
+            listen => Ok((server, listen)),
+        }
+    })
+    .await
+}
+
 impl Shared {
+    /// Returns the server that notifies of new records, or `None` if the node must poll.
+    fn notifier(&self) -> Option<&Server> {
+        self.listen.as_ref().or((!self.server.is_pooler).then_some(&self.server))
+    }
+
     /// Checks that a store without packs still has none. A process that opened the store read-only
     /// does not notice when another process upgrades it. The statements of the earlier version
     /// would misread packs, so their results are discarded.
@@ -84,10 +115,11 @@ impl Postgres {
     /// Opens the store at this URL. Creates its tables if there are none and the options allow
     /// this.
     pub(crate) async fn open(url: &str, options: &Options, writer: Name) -> Result<Self> {
-        let server = Server::at(url, options.readers)?;
+        let (server, listen) = servers(url, options).await?;
         let version = schema::migrate(&server, options.create && !options.read_only).await?;
         let shared = Arc::new(Shared {
             server,
+            listen,
             writer,
             durability: options.durability,
             signer: OnceLock::new(),

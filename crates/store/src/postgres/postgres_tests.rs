@@ -2,9 +2,12 @@
 //! throughline-store`.
 
 mod commits;
+mod failover;
 mod faults;
 mod nodes;
 mod packs;
+mod pgbouncer;
+mod tls;
 mod whole;
 
 use std::collections::HashMap;

@@ -2,10 +2,11 @@
 //! while the others wait.
 
 use throughline_core::StoreError;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row, Transaction};
 
 use crate::postgres::connect::Server;
-use crate::postgres::values::field;
+use crate::postgres::values::{damaged, field};
 use crate::rejection::{Result, corrupt, invalid};
 use crate::sql::TABLES;
 
@@ -36,34 +37,48 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<u32> {
             server.name()
         ));
     }
+    check_encoding(server, &client).await?;
     let error = |error| server.error(error);
-    let encoding = client.query_one("SELECT current_setting('server_encoding')", &[]).await;
-    let encoding: String = field(&encoding.map_err(error)?, 0)?;
-    if encoding != "UTF8" {
-        return Err(invalid!(
-            "{} uses the encoding {encoding}; create the database with ENCODING 'UTF8'",
-            server.name()
-        ));
-    }
     let transaction = client.transaction().await.map_err(error)?;
+    create_tables(server, &transaction).await?;
+    transaction.commit().await.map_err(error)?;
+    Ok(KNOWN)
+}
+
+/// Checks that a database without tables stores text as UTF-8.
+pub(super) async fn check_encoding(server: &Server, client: &Client) -> Result<()> {
+    let encoding = "SELECT current_setting('server_encoding')";
+    let encoding: String = field(&query_one(server, client, encoding).await?, 0)?;
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    Err(invalid!(
+        "{} uses the encoding {encoding}; create the database with ENCODING 'UTF8'",
+        server.name()
+    ))
+}
+
+/// Creates the tables. Returns false if another process created them before this one acquired the
+/// lock.
+pub(super) async fn create_tables(server: &Server, transaction: &Transaction<'_>) -> Result<bool> {
+    let error = |error| server.error(error);
     transaction.batch_execute(LOCK).await.map_err(error)?;
     let table = "CREATE TABLE IF NOT EXISTS throughline_schema (version integer PRIMARY KEY, \
                  applied timestamptz NOT NULL DEFAULT clock_timestamp())";
     transaction.batch_execute(table).await.map_err(error)?;
-    // Another process may have created the tables before this one acquired the lock.
-    if latest(server, transaction.client()).await? == 0 {
-        let exists = "SELECT to_regclass('records') IS NOT NULL";
-        let exists = transaction.query_one(exists, &[]).await.map_err(error)?;
-        if field::<bool>(&exists, 0)? {
-            return Err(corrupt!(
-                "{} contains store tables but no schema version; restore a backup",
-                server.name()
-            ));
-        }
-        upgrade(server, &transaction, 0).await?;
+    if latest(server, transaction.client()).await? > 0 {
+        return Ok(false);
     }
-    transaction.commit().await.map_err(error)?;
-    Ok(KNOWN)
+    let exists = "SELECT to_regclass('records') IS NOT NULL";
+    let exists = transaction.query_one(exists, &[]).await.map_err(error)?;
+    if field::<bool>(&exists, 0)? {
+        return Err(corrupt!(
+            "{} contains store tables but no schema version; restore a backup",
+            server.name()
+        ));
+    }
+    upgrade(server, transaction, 0).await?;
+    Ok(true)
 }
 
 /// Upgrades the tables and functions from version `from` to [`KNOWN`]. Rows of version 1 get their
@@ -88,11 +103,11 @@ pub(super) async fn upgrade(
 async fn check_tables(server: &Server, client: &Client) -> Result<()> {
     let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).chain(["writers"]).collect();
     let sql = "SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL LIMIT 1";
-    let missing = client.query_opt(sql, &[&names]).await.map_err(|error| server.error(error))?;
-    match missing {
+    let missing = client.query_typed(sql, &[(&names, Type::TEXT_ARRAY)]).await;
+    match missing.map_err(|error| server.error(error))?.first() {
         None => Ok(()),
         Some(row) => {
-            let table: String = field(&row, 0)?;
+            let table: String = field(row, 0)?;
             Err(corrupt!("{} has no table {table}; restore a backup", server.name()))
         }
     }
@@ -100,9 +115,8 @@ async fn check_tables(server: &Server, client: &Client) -> Result<()> {
 
 /// Returns the schema version of the database, or 0 if it contains no store.
 pub(super) async fn version(server: &Server, client: &Client) -> Result<u32> {
-    let error = |error| server.error(error);
     let exists = "SELECT to_regclass('throughline_schema') IS NOT NULL";
-    if !field::<bool>(&client.query_one(exists, &[]).await.map_err(error)?, 0)? {
+    if !field::<bool>(&query_one(server, client, exists).await?, 0)? {
         return Ok(0);
     }
     latest(server, client).await
@@ -111,10 +125,17 @@ pub(super) async fn version(server: &Server, client: &Client) -> Result<u32> {
 /// Returns the latest applied schema version. Fails if it is newer than [`KNOWN`].
 async fn latest(server: &Server, client: &Client) -> Result<u32> {
     let sql = "SELECT coalesce(max(version), 0) FROM throughline_schema";
-    let latest = client.query_one(sql, &[]).await.map_err(|error| server.error(error))?;
+    let latest = query_one(server, client, sql).await?;
     let found = u32::try_from(field::<i32>(&latest, 0)?).unwrap_or(0);
     if found > KNOWN {
         return Err(StoreError::NewerSchema { found, known: KNOWN });
     }
     Ok(found)
+}
+
+/// Runs a query that returns one row. The statement is not prepared, because a pooler may run the
+/// prepared statement on another connection.
+async fn query_one(server: &Server, client: &Client, sql: &str) -> Result<Row> {
+    let rows = client.query_typed(sql, &[]).await.map_err(|error| server.error(error))?;
+    rows.into_iter().next().ok_or_else(|| damaged("an answer"))
 }

@@ -5,6 +5,9 @@
 //! Each listening node holds a shared lock and sends a greeting when it starts. A node can
 //! therefore detect that it is alone, and then sends no notifications. Notifications are only
 //! hints: logs that tasks wait for are also polled, at intervals and after a lost connection.
+//!
+//! A pooler such as PgBouncer in transaction mode delivers no notifications. A node that has only a
+//! pooler polls at shorter intervals, and still notifies the nodes that listen.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -16,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_postgres::{AsyncMessage, Client, Notification};
 
 use crate::postgres::Shared;
+use crate::postgres::connect::Server;
 use crate::postgres::values::field;
 use crate::rejection::Result;
 use crate::sync::lock;
@@ -34,6 +38,12 @@ const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum size of a notification in bytes, below the server's limit. If the ids take more space,
 /// an empty notification is sent, and receivers then poll all logs.
 const MOST_BYTES: usize = 7900;
+
+/// Counts the nodes that listen: each holds a shared lock.
+const LISTENERS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+    AND classid = 1414025804 AND objid = 3 \
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
 /// Ids of the logs that this node wrote to since its last notification.
 #[derive(Default)]
@@ -68,8 +78,9 @@ pub(super) async fn poll_logs(shared: &Shared, logs: Vec<LogKey>) -> Result<()> 
 
 /// Listens, notifies and polls until the store is closed.
 pub(super) async fn run(shared: Arc<Shared>) {
+    let Some(notifier) = shared.notifier() else { return poll(&shared).await };
     loop {
-        if let Ok((client, received, own_pid)) = connect(&shared).await {
+        if let Ok((client, received, own_pid)) = connect(notifier).await {
             // Ignore errors, because the loop reconnects after any of them.
             drop(listen(&shared, &client, received, own_pid).await);
         }
@@ -79,8 +90,35 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn connect(shared: &Shared) -> Result<(Client, mpsc::UnboundedReceiver<Notification>, i32)> {
-    let (client, mut connection) = shared.server.connect().await?;
+/// Polls until the store is closed, and notifies the nodes that listen.
+async fn poll(shared: &Shared) {
+    let mut polling = interval(POLL_WITHOUT_NOTIFICATIONS);
+    polling.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut counting = interval(POLL_WITH_NOTIFICATIONS);
+    counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut listeners, mut notify_at) = (0, Instant::now());
+    loop {
+        // Ignore errors, because each of these steps is repeated later.
+        tokio::select! {
+            () = shared.announcements.added.notified() => {
+                sleep_until(notify_at).await;
+                let payload = shared.announcements.payload().filter(|_| listeners > 0);
+                if let Some(payload) = payload {
+                    drop(shared.server.query(NOTIFY, &[&CHANNEL, &payload]).await);
+                }
+                notify_at = Instant::now() + NOTIFY_INTERVAL;
+            }
+            _ = polling.tick() => drop(poll_logs(shared, shared.waits.waited(None)).await),
+            _ = counting.tick() => {
+                let counted = shared.server.query_one(LISTENERS, &[]).await;
+                listeners = counted.and_then(|row| row.get::<i64>(0)).unwrap_or(listeners);
+            }
+        }
+    }
+}
+
+async fn connect(server: &Server) -> Result<(Client, mpsc::UnboundedReceiver<Notification>, i32)> {
+    let (client, mut connection) = server.connect().await?;
     let (notifications, received) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -91,7 +129,7 @@ async fn connect(shared: &Shared) -> Result<(Client, mpsc::UnboundedReceiver<Not
             }
         }
     });
-    let error = |error| shared.server.error(error);
+    let error = |error| server.error(error);
     // Notifications are hints and need no durability.
     let begin = format!(
         "SET synchronous_commit = off; SELECT pg_advisory_lock_shared(1414025804, 3); \
@@ -158,23 +196,23 @@ fn parse_notification(mut ids: BTreeSet<i64>, payload: &str) -> Option<BTreeSet<
 
 /// Returns whether no other node listens.
 async fn is_alone(shared: &Shared, client: &Client) -> Result<bool> {
-    let sql = "SELECT count(*) < 2 FROM pg_locks WHERE locktype = 'advisory' AND granted \
-               AND classid = 1414025804 AND objid = 3 \
-               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let row = client.query_one(sql, &[]).await.map_err(|error| shared.server.error(error))?;
-    field(&row, 0)
+    let row = client.query_one(LISTENERS, &[]).await.map_err(|error| shared.server.error(error))?;
+    Ok(field::<i64>(&row, 0)? < 2)
 }
 
 async fn send_notifications(shared: &Shared, client: &Client, alone: bool) -> Result<()> {
-    let logs = std::mem::take(&mut *lock(&shared.announcements.logs));
-    if alone || logs.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<String> = logs.iter().map(ToString::to_string).collect();
-    let mut payload = ids.join(" ");
-    if payload.len() > MOST_BYTES {
-        payload.clear();
-    }
-    let sent = client.query("SELECT pg_notify($1, $2)", &[&CHANNEL, &payload]).await;
+    let Some(payload) = shared.announcements.payload().filter(|_| !alone) else { return Ok(()) };
+    let sent = client.query(NOTIFY, &[&CHANNEL, &payload]).await;
     sent.map(drop).map_err(|error| shared.server.error(error))
+}
+
+impl Announcements {
+    /// Returns the payload of the next notification, or `None` if no log was written to.
+    fn payload(&self) -> Option<String> {
+        let logs = std::mem::take(&mut *lock(&self.logs));
+        let ids: Vec<String> = logs.iter().map(ToString::to_string).collect();
+        let payload = ids.join(" ");
+        let has_logs = !payload.is_empty();
+        has_logs.then(|| if payload.len() > MOST_BYTES { String::new() } else { payload })
+    }
 }

@@ -23,7 +23,7 @@ use crate::manifest::{Manifest, Series};
 use crate::options::Durability;
 use crate::postgres::Shared;
 use crate::postgres::commit::{Columns, PreparedBatch, moved, statement, verdict};
-use crate::postgres::connect::{DURABLE, is_contended, is_lost};
+use crate::postgres::connect::{DURABLE, Server, is_contended, is_lost};
 use crate::postgres::values::{Parameter, damaged, field, sql_row};
 use crate::rejection::Result;
 use crate::row_mac::RowState;
@@ -123,9 +123,42 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJo
     }
 }
 
+struct WriterConnection {
+    client: Client,
+    /// The prepared commit statement; `None` with a pooler.
+    statement: Option<Statement>,
+}
+
+impl WriterConnection {
+    async fn open(server: &Server) -> Result<Self> {
+        let client = server.client().await?;
+        if server.is_pooler {
+            return Ok(Self { client, statement: None });
+        }
+        let prepare = async {
+            client.batch_execute(DURABLE).await?;
+            client.prepare(&statement()).await
+        };
+        let statement = Some(prepare.await.map_err(|error| server.error(error))?);
+        Ok(Self { client, statement })
+    }
+
+    /// Sends a group and returns the result of the commit function.
+    async fn commit(
+        &self,
+        server: &Server,
+        params: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        match &self.statement {
+            Some(statement) => self.client.query(statement, params).await,
+            None => server.query_on(&self.client, &statement(), params).await,
+        }
+    }
+}
+
 struct PostgresWriter {
     shared: Arc<Shared>,
-    connection: Option<(Client, Statement)>,
+    connection: Option<WriterConnection>,
     /// Whether the server was reachable at the last attempt.
     was_there: bool,
     /// Number of the last group that was sent.
@@ -173,7 +206,8 @@ impl PostgresWriter {
         let began = Instant::now();
         let (mut unknown, mut tries) = (false, 0);
         loop {
-            let (client, statement) = match self.connection().await {
+            let shared = Arc::clone(&self.shared);
+            let connection = match self.connection().await {
                 Ok(connection) => connection,
                 Err(error) => {
                     let patience = match (unknown, self.was_there) {
@@ -189,16 +223,21 @@ impl PostgresWriter {
                     return Err(if unknown { self.not_known() } else { error });
                 }
             };
-            let error = match client.query_one(statement, &params).await {
-                Ok(row) => {
+            let error = match connection.commit(&shared.server, &params).await {
+                Ok(rows) => {
                     self.was_there = true;
-                    return field(&row, 0);
+                    return field(rows.first().ok_or_else(|| damaged("an answer"))?, 0);
                 }
                 Err(error) => error,
             };
             if is_lost(&error) {
                 self.connection = None;
                 unknown = true;
+            } else if shared.server.is_demoted(&error) && tries < TRIES {
+                // Another host of the URL may accept writes by now.
+                self.connection = None;
+                tries += 1;
+                sleep(PAUSE).await;
             } else if is_contended(&error) && tries < TRIES {
                 tries += 1;
             } else {
@@ -227,13 +266,14 @@ impl PostgresWriter {
 
     /// Runs a statement on the writer's connection.
     async fn query(&mut self, sql: &str, params: &[Parameter<'_>]) -> Result<Vec<Row>> {
-        let (client, _) = self.connection().await?;
-        let rows = client.query(sql, params).await;
+        let shared = Arc::clone(&self.shared);
+        let connection = self.connection().await?;
+        let rows = shared.server.query_on(&connection.client, sql, params).await;
         rows.map_err(|error| {
-            if is_lost(&error) {
+            if shared.server.needs_new_connection(&error) {
                 self.connection = None;
             }
-            self.shared.server.error(error)
+            shared.server.error(error)
         })
     }
 
@@ -375,20 +415,13 @@ impl PostgresWriter {
         Ok(())
     }
 
-    async fn connection(&mut self) -> Result<&(Client, Statement)> {
-        let lost = self.connection.as_ref().is_none_or(|(client, _)| client.is_closed());
-        if lost {
-            self.connection = None;
-            let server = &self.shared.server;
-            let client = server.client().await?;
-            let prepare = async {
-                client.batch_execute(DURABLE).await?;
-                client.prepare(&statement()).await
-            };
-            let statement = prepare.await.map_err(|error| server.error(error))?;
-            self.connection = Some((client, statement));
-        }
-        self.connection.as_ref().ok_or(StoreError::Closed)
+    async fn connection(&mut self) -> Result<&mut WriterConnection> {
+        let open = self.connection.take().filter(|connection| !connection.client.is_closed());
+        let connection = match open {
+            Some(connection) => connection,
+            None => WriterConnection::open(&self.shared.server).await?,
+        };
+        Ok(self.connection.insert(connection))
     }
 
     fn is_relaxed(&self) -> bool {

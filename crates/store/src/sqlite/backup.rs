@@ -10,14 +10,14 @@ use throughline_json::Name;
 use tokio::sync::mpsc;
 
 use crate::backend::Backend;
+use crate::backend::copy::copy_rows;
 use crate::backup_files::key_file::{KeyFileEntry, KeyReader};
 use crate::backup_files::{NewBackup, RestoreSummary};
 use crate::files::{create_private, failed};
 use crate::pack;
 use crate::protection::SECRET;
-use crate::query::{Progress, share};
+use crate::query::Progress;
 use crate::rejection::{Result, corrupt, invalid};
-use crate::sql::{TABLES, Transaction};
 use crate::sqlite::backup_writer::BackupWriter;
 use crate::sqlite::commit::unsigned;
 use crate::sqlite::schema::{self, Access, STORE_APPLICATION_ID, connect, failure};
@@ -45,7 +45,7 @@ pub(crate) async fn backup(
         PAGE,
         Box::new(move |db| {
             let mut writer = BackupWriter::create(plan)?;
-            copy(db, &mut writer, |share| shares.send(share).is_ok())?;
+            copy_rows(db, &mut writer, &|share| shares.send(share).is_ok())?;
             // Do not publish after a cancellation, because the store would have no registration for
             // the backup.
             writer.publish(|| shares.is_closed())
@@ -57,39 +57,6 @@ pub(crate) async fn backup(
         }
     };
     tokio::join!(copying, reporting).0
-}
-
-/// Copies all rows. `report` receives the completed fraction, and returns false to stop the copy if
-/// the caller was cancelled.
-fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> bool) -> Result<()> {
-    let count = |table: &str| -> Result<u64> {
-        let rows = from.query(&format!("SELECT count(*) FROM {table}"), &[])?;
-        rows.first().map_or(Ok(0), |row| row.get(0))
-    };
-    let mut total = 0;
-    for (table, _) in TABLES {
-        total += count(table)?;
-    }
-    let mut copied = 0;
-    for (table, columns) in TABLES {
-        // Salts are sorted, because key files are compared with the store in record order.
-        let order = if table == "salts" { " ORDER BY record" } else { "" };
-        let added = from.added_columns(table);
-        // Older rows have no span, but new rows must have one.
-        let (columns, selected) = match (table, added) {
-            ("records", "") => (format!("{columns}, span"), format!("{columns}, 0")),
-            ("records", _) => (format!("{columns}, span"), format!("{columns}, coalesce(span, 0)")),
-            (_, added) => (format!("{columns}{added}"), format!("{columns}{added}")),
-        };
-        from.visit(&format!("SELECT {selected} FROM {table}{order}"), &[], &mut |row| {
-            to.add(table, &columns, row)?;
-            copied += 1;
-            let is_reported = copied % 64 != 0 || report(share(copied, total).min(0.99));
-            if is_reported { Ok(()) } else { Err(StoreError::Closed) }
-        })?;
-    }
-    report(1.0);
-    Ok(())
 }
 
 /// Marks the copy of a store as a backup, so that no version of Throughline opens the copy as a

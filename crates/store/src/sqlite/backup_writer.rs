@@ -1,15 +1,14 @@
 //! Writes a backup: an SQLite file with all tables except the salts, and a key file with the salts
 //! and the store's secret.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::Connection;
 use throughline_core::StoreError;
 use throughline_json::Name;
 
+use crate::backend::copy::RowSink;
 use crate::backup_files::NewBackup;
 use crate::backup_files::key_file::{KeyFileEntry, KeyWriter, is_being_written};
 use crate::files::{TemporaryFile, failed, part_of};
@@ -18,7 +17,8 @@ use crate::rejection::{Result, invalid};
 use crate::row::{Salt, SaltRow};
 use crate::sql::{SqlRow, decode};
 use crate::sqlite::backup::mark_as_backup;
-use crate::sqlite::schema::{self, failure};
+use crate::sqlite::copy::{close_copy, insert, open_copy};
+use crate::sqlite::schema::failure;
 
 /// Writes the backup's SQLite file and key file in one pass. Both files get their final names once
 /// they are complete, so an interrupted backup must start over.
@@ -48,30 +48,8 @@ impl BackupWriter {
         let key_file = TemporaryFile::new(key_file);
         let keys = KeyWriter::create(&key_file.path, &plan.owner);
         let keys = keys.map_err(|error| failed(&plan.keys, &error))?;
-        let db = schema::open(&file.path, true, Duration::from_secs(30))?;
-        // The file is synced once, at the end, and is useless until then.
-        let begin = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;";
-        db.execute_batch(begin).map_err(|error| failure(error, &plan.file))?;
+        let db = open_copy(&file.path)?;
         Ok(Self { plan, file, key_file, db, keys })
-    }
-
-    /// Adds a row of a table. `columns` lists the row's columns, separated by commas.
-    pub(super) fn add(&mut self, table: &str, columns: &str, row: SqlRow) -> Result<()> {
-        let entry = match table {
-            "salts" => {
-                let salt = decode!(&row, 2, Salt { epoch, bytes });
-                KeyFileEntry::Salt(SaltRow { record: row.get(0)?, salt })
-            }
-            "kept" if *row.get::<Name>(0)? == *SECRET => KeyFileEntry::Secret(row.get(1)?),
-            _ => {
-                let places = vec!["?"; row.0.len()].join(", ");
-                let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
-                let insert = self.db.prepare_cached(&sql);
-                let added = insert.and_then(|mut insert| insert.execute(params_from_iter(row.0)));
-                return added.map(drop).map_err(|error| failure(error, &self.plan.file));
-            }
-        };
-        self.keys.write(&entry).map_err(|error| failed(&self.plan.keys, &error))
     }
 
     /// Completes the SQLite file and the key file, and syncs them to disk. Then renames them to
@@ -79,12 +57,8 @@ impl BackupWriter {
     /// files are renamed.
     pub(super) fn publish(self, is_cancelled: impl Fn() -> bool) -> Result<()> {
         let Self { plan, file, key_file, db, keys } = self;
-        let sqlite = |error| failure(error, &plan.file);
-        mark_as_backup(&db, &plan).map_err(sqlite)?;
-        db.execute_batch("COMMIT").map_err(sqlite)?;
-        db.close().map_err(|(_, error)| sqlite(error))?;
-        let synced = File::open(&file.path).and_then(|file| file.sync_all());
-        synced.map_err(|error| failed(&plan.file, &error))?;
+        mark_as_backup(&db, &plan).map_err(|error| failure(error, &plan.file))?;
+        close_copy(db, &file.path)?;
         let locked = keys.finish().map_err(|error| failed(&plan.keys, &error))?;
         if is_cancelled() {
             return Err(StoreError::Closed);
@@ -101,5 +75,22 @@ impl BackupWriter {
         }
         drop(locked);
         Ok(())
+    }
+}
+
+impl RowSink for BackupWriter {
+    fn add(&mut self, table: &'static str, columns: &str, row: SqlRow) -> Result<()> {
+        let entry = match table {
+            "salts" => {
+                let salt = decode!(&row, 2, Salt { epoch, bytes });
+                KeyFileEntry::Salt(SaltRow { record: row.get(0)?, salt })
+            }
+            "kept" if *row.get::<Name>(0)? == *SECRET => KeyFileEntry::Secret(row.get(1)?),
+            _ => {
+                let added = insert(&self.db, table, columns, row);
+                return added.map_err(|error| failure(error, &self.plan.file));
+            }
+        };
+        self.keys.write(&entry).map_err(|error| failed(&self.plan.keys, &error))
     }
 }

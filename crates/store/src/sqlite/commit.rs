@@ -1,8 +1,8 @@
 //! Applies one batch. All checks run before the first write.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use throughline_core::{
-    ErasureEpoch, LogOpening, Receipt, StoreError, Tenant, VaultTurn, WrittenRange,
+    ErasureEpoch, LogId, LogOpening, Receipt, StoreError, Tenant, VaultTurn, WrittenRange,
 };
 use throughline_json::Name;
 
@@ -87,11 +87,21 @@ impl Chains {
             (_, _) => None,
         };
         let mut captured = std::mem::take(&mut self.captured);
+        let mut last_record = self.known.last_record.take();
         let segment = self.segment(db, &key, &batch.tenant, now)?;
-        let batch_writer =
-            BatchWriter { hot, key, writer, segment, now, era, captured: &mut captured };
+        let batch_writer = BatchWriter {
+            hot,
+            key,
+            writer,
+            segment,
+            now,
+            era,
+            captured: &mut captured,
+            last_record: &mut last_record,
+        };
         let receipt = batch_writer.write(batch, &mut plans);
         self.captured = captured;
+        self.known.last_record = last_record;
         let receipt = receipt?;
         if batch.erases.is_empty() {
             for (append, plan) in batch.appends.iter().zip(&plans) {
@@ -114,6 +124,8 @@ struct BatchWriter<'b, 'db> {
     /// The tenant's erasure epoch, if the batch captures turns.
     era: Option<ErasureEpoch>,
     captured: &'b mut Vec<RecentTurn>,
+    /// The id of the last row in `records`; `None` if it must be read.
+    last_record: &'b mut Option<i64>,
 }
 
 impl BatchWriter<'_, '_> {
@@ -182,6 +194,7 @@ impl BatchWriter<'_, '_> {
         self.segment.sums().add(table, self.key.row(table, fields));
     }
 
+    /// Inserts the row of a new log, with the values that it has after the append.
     fn open_log(
         &mut self,
         append: &SealedAppend,
@@ -189,13 +202,38 @@ impl BatchWriter<'_, '_> {
         plan: &mut LogPlan,
     ) -> rusqlite::Result<()> {
         let (tenant, log, kind) = (self.segment.tenant, &append.log.0, kind_number(opening.kind));
-        let (of, parent) = (opening.of.as_ref().map(|of| &of.0), plan.parent);
-        let (fork_at, last) = (plan.fork_at.map(number), number(plan.last));
+        let find = |of: &LogId| {
+            let found = self.hot.find_log_id.query_row(params![tenant, of.0], |row| row.get(0));
+            found.optional()
+        };
+        plan.of = opening.of.as_ref().map(find).transpose()?.flatten();
+        let fork_at = plan.fork_at.map(number);
         // The creation time of an imported log is the time of its first record.
-        let began = append.records.first().and_then(|record| record.at).unwrap_or(self.now);
-        let row = params![tenant, log, kind, of, parent, fork_at, last, began];
-        let ids = self.hot.add_log.query_row(row, |row| Ok((row.get(0)?, row.get(1)?)));
-        (plan.id, plan.of) = ids?;
+        let created = append.records.first().and_then(|record| record.at).unwrap_or(self.now);
+        let times = append.records.iter().map(|record| record.at.unwrap_or(self.now));
+        let updated = times.max().unwrap_or(self.now);
+        let last = number(plan.last.saturating_add(append.records.len() as u64));
+        let events: u64 = append.records.iter().map(|record| u64::from(record.events)).sum();
+        let events = number(plan.events.saturating_add(events));
+        let bytes = number(append.records.iter().map(|record| record.size).sum());
+        let (rewinds, status) = (rewinds_after(append, plan), &append.status);
+        let row = params![
+            tenant,
+            log,
+            kind,
+            plan.of,
+            plan.parent,
+            fork_at,
+            last,
+            events,
+            bytes,
+            created,
+            updated,
+            rewinds,
+            status
+        ];
+        self.hot.add_log.execute(row)?;
+        plan.id = self.hot.db.last_insert_rowid();
         Ok(())
     }
 
@@ -221,18 +259,21 @@ impl BatchWriter<'_, '_> {
                 self.add_record(tenant, append, plan, first)?;
             }
         }
-        if let Some(to) = append.rewind_to {
-            let space = if plan.rewinds.is_empty() { "" } else { " " };
-            plan.rewinds = format!("{}{space}{}:{to}", plan.rewinds, plan.first);
-        }
-        let LogPlan { id, rewinds, .. } = &*plan;
-        let [last, events, bytes] = [plan.last, plan.events, bytes].map(number);
-        let (updated, status) = (latest.unwrap_or(self.now), &append.status);
-        // A log that is opened with imported records gets their time as its update time.
-        let before = append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)));
-        let row = params![id, last, events, bytes, updated, rewinds, status, before];
-        self.hot.update_log.execute(row)?;
+        plan.rewinds = rewinds_after(append, plan);
         let (tenant, is_new) = (self.segment.tenant, append.opening.is_some());
+        // The row of a new log already has these values.
+        if !is_new {
+            let LogPlan { id, rewinds, .. } = &*plan;
+            let [last, events, bytes] = [plan.last, plan.events, bytes].map(number);
+            let (updated, status) = (latest.unwrap_or(self.now), &append.status);
+            if status.is_none() && append.rewind_to.is_none() {
+                // Without these columns, no partial index has to be checked.
+                self.hot.extend_log.execute(params![id, last, events, bytes, updated])?;
+            } else {
+                let row = params![id, last, events, bytes, updated, rewinds, status];
+                self.hot.update_log.execute(row)?;
+            }
+        }
         if is_new || append.status.is_some() {
             if !is_new {
                 let row = self.key.row(&LOGS, &plan.row(tenant, &append.log));
@@ -322,6 +363,7 @@ impl BatchWriter<'_, '_> {
             span
         ])?;
         let id = db.last_insert_rowid();
+        *self.last_record = Some(id);
         self.add_salt(id, &record.salt)?;
         self.add_row(&RECORDS, &fields![id, tenant, log, seq, segment, position]);
         Ok(())
@@ -335,7 +377,10 @@ impl BatchWriter<'_, '_> {
         plan: &mut LogPlan,
         records: &[SealedRecord],
     ) -> rusqlite::Result<()> {
-        let before: i64 = self.hot.last_record.query_row([], |row| row.get(0))?;
+        let before = match *self.last_record {
+            Some(id) => id,
+            None => self.hot.last_record.query_row([], |row| row.get(0))?,
+        };
         let mut packed = Vec::with_capacity(records.len());
         let (mut id, mut position) = (before, 0);
         for record in records {
@@ -377,6 +422,7 @@ impl BatchWriter<'_, '_> {
             content,
             span
         ])?;
+        *self.last_record = Some(id);
         self.add_row(&RECORDS, &fields![id, tenant, log, seq, segment, position]);
         Ok(())
     }
@@ -459,6 +505,13 @@ impl BatchWriter<'_, '_> {
         self.captured.push(RecentTurn { id: turn, tenant, keys: node.keys.clone(), written });
         Ok(())
     }
+}
+
+/// Returns the log's rewinds after an append.
+fn rewinds_after(append: &SealedAppend, plan: &LogPlan) -> String {
+    let Some(to) = append.rewind_to else { return plan.rewinds.clone() };
+    let space = if plan.rewinds.is_empty() { "" } else { " " };
+    format!("{}{space}{}:{to}", plan.rewinds, plan.first)
 }
 
 /// Checks that the API key to add does not exist, or that the key to revoke is active.

@@ -259,7 +259,7 @@ pub(super) fn is_lease_active(owner: &str, until: i64, now: i64) -> bool {
 }
 
 /// Returns the owner's name from the owner column, without the duration.
-pub(super) fn name_of(owner: &str) -> &str {
+pub(crate) fn name_of(owner: &str) -> &str {
     owner.split('\n').next().unwrap_or_default()
 }
 

@@ -8,6 +8,7 @@ mod backup;
 mod backup_writer;
 mod chains;
 mod commit;
+mod copy;
 mod driver;
 mod erase;
 mod plan;
@@ -41,6 +42,9 @@ use crate::sqlite::writer::WriterHandle;
 use crate::sync::blocking;
 
 pub(crate) use crate::sqlite::backup::{assemble, backup, count_restored};
+pub(crate) use crate::sqlite::copy::copy_to_file;
+pub(crate) use crate::sqlite::driver::name_of as lease_owner;
+pub(crate) use crate::sqlite::schema::KNOWN as SCHEMA_VERSION;
 
 /// Whether a reserve file beside the database keeps disk space free for erasures on a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

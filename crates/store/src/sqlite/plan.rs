@@ -161,6 +161,8 @@ pub(super) struct LogCache {
     logs: HashMap<(i64, LogId), LogPlan>,
     /// The erasure epochs of tenants, by their row ids.
     eras: HashMap<i64, ErasureEpoch>,
+    /// The id of the last row in `records`.
+    pub(super) last_record: Option<i64>,
     /// SQLite's data version of the file, which changes when another connection writes.
     version: i64,
 }
@@ -180,6 +182,7 @@ impl LogCache {
     pub(super) fn clear(&mut self) {
         self.logs.clear();
         self.eras.clear();
+        self.last_record = None;
     }
 
     /// Returns the erasure epoch of an existing tenant.

@@ -22,7 +22,7 @@ pub(super) const STORE_APPLICATION_ID: i32 = 0x5468_7275;
 pub(super) const MIGRATIONS: [&str; 3] =
     [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// The schema version that this version of Throughline writes.
-pub(super) const KNOWN: i64 = 3;
+pub(crate) const KNOWN: i64 = 3;
 
 /// Views that give the tables of an older file the columns of the current version. They hide the
 /// tables of the same name on one connection, and are used if the file is opened read-only.

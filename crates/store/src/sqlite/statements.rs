@@ -30,16 +30,19 @@ statements! {
     find_lease: "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2",
     find_turn: "SELECT 1 FROM turns WHERE tenant = ?1 AND name = ?2",
     add_log: "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes,
-        created, updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4),
-        ?5, ?6, ?7, 0, 0, ?8, ?8) RETURNING id, of",
+        created, updated, rewinds, status)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    find_log_id: "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2",
     add_record: "INSERT INTO records (id, tenant, log, seq, kind, at, events, last_event, about,
         size, segment, position, commitment, link, blob, content, span)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     last_record: "SELECT coalesce(max(id), 0) FROM records",
     add_salt: "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)",
     update_log: "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
-        updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
+        updated = max(updated, ?5), rewinds = ?6, status = coalesce(?7, status)
         WHERE id = ?1",
+    extend_log: "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
+        updated = max(updated, ?5) WHERE id = ?1",
     add_turn: "INSERT INTO turns (tenant, name, parent, log, first, last, prefix, keys)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     find_era: "SELECT era FROM tenants WHERE id = ?1",

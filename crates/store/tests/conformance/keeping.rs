@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use throughline_core::{
-    Append, LogOpening, NewRecord, NewVaultTurn, PendingRequest, Store, StoreError, Tenant,
-    VaultKey,
+    Append, BudgetPeriod, LogOpening, NewRecord, NewVaultTurn, PendingRequest, Store, StoreError,
+    Tenant, VaultKey,
 };
 use throughline_store::{
-    ApiKey, Durability, KeyLimits, Options, Page, Retention, about_item, open,
+    ApiKey, Durability, Journal, KeyLimits, NewApiKey, Options, Page, Retention, about_item, open,
 };
 use tokio::task::JoinSet;
 
@@ -23,6 +23,7 @@ pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
         budget_micro_usd: Some(u64::MAX),
         budget_tokens: Some(0),
         requests_per_minute: Some(60),
+        ..KeyLimits::default()
     };
     let (one, two) = (
         journal.create_api_key(&us(), "laptop", &limits).await.unwrap(),
@@ -68,6 +69,39 @@ pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
     }
     let journal = harness.open().await;
     assert_eq!(journal.api_key(&three.secret).await.unwrap().unwrap().id, three.id);
+}
+
+pub(crate) async fn limits_of_api_keys_change(on: Database) {
+    let harness = Harness::fresh(on);
+    let (journal, node) = (harness.open().await, harness.open().await);
+    let created = KeyLimits { budget_tokens: Some(5), ..KeyLimits::default() };
+    let one = journal.create_api_key(&us(), "laptop", &created).await.unwrap();
+    let two = journal.create_api_key(&us(), "server", &created).await.unwrap();
+    let limits_of = async |journal: &Journal, key: &NewApiKey| {
+        journal.api_key(&key.secret).await.unwrap().unwrap().limits
+    };
+    assert_eq!(limits_of(&node, &one).await, created);
+    let raised = KeyLimits {
+        budget_tokens: Some(9),
+        budget_period: Some(BudgetPeriod::Month),
+        ..KeyLimits::default()
+    };
+    // A tenant cannot change another tenant's key.
+    let change = journal.change_api_key_limits(&other_tenant(), &one.id, &raised).await;
+    assert!(!change.unwrap());
+    assert!(journal.change_api_key_limits(&us(), &one.id, &created).await.unwrap());
+    assert!(journal.change_api_key_limits(&us(), &one.id, &raised).await.unwrap());
+    assert_eq!(limits_of(&journal, &one).await, raised);
+    assert_eq!(limits_of(&journal, &two).await, created);
+    // Another process uses the new limits shortly afterwards.
+    while limits_of(&node, &one).await != raised {
+        tokio::task::yield_now().await;
+    }
+    let listed = node.api_keys(&us()).await.unwrap().into_iter().map(|key| key.limits);
+    assert_eq!(listed.collect::<Vec<_>>(), [raised.clone(), created]);
+    journal.revoke_api_key(&us(), &one.id).await.unwrap();
+    assert!(!journal.change_api_key_limits(&us(), &one.id, &raised).await.unwrap());
+    assert!(journal.verify(None, &|_| {}).await.unwrap().broken.is_none());
 }
 
 pub(crate) async fn tenants_with_logs_or_keys_are_listed_and_counted(on: Database) {

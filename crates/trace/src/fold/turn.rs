@@ -1,11 +1,12 @@
 //! The span of one attempt at a turn. The span omits content that an earlier span contains.
 
 use jiff::Timestamp;
+use throughline_core::gen_ai;
 use throughline_json::{self as json, Json, Name, Number};
 use throughline_spec::{Attempt, AttemptEnd, ReflectionUsage, ReplayEvent, RunEvent, ThoughtPhase};
 
 use crate::fold::TraceOptions;
-use crate::span::{Span, Value};
+use crate::span::{Span, UNKNOWN_PROVIDER, Value};
 
 #[derive(Debug)]
 pub(super) struct OpenTurn {
@@ -70,6 +71,7 @@ impl OpenTurn {
         span: &mut Span,
     ) {
         span.add("gen_ai.operation.name", "chat");
+        span.add("gen_ai.provider.name", provider_of(self.model()));
         span.add("gen_ai.request.model", self.model());
         span.add("throughline.turn", self.attempt.turn);
         if !self.attempt.is_side_call() {
@@ -94,27 +96,44 @@ impl OpenTurn {
         span.add("throughline.thoughts", self.thoughts.len() as u64);
         span.add("throughline.seals.bytes", self.sealed);
         if options.log_data {
-            self.put_content(options, messages, span);
+            self.put_content(options, messages, reason, span);
         }
     }
 
     /// Adds messages and Thoughts that no earlier span contains.
-    fn put_content(&self, options: &TraceOptions, messages: &[(Name, Name)], span: &mut Span) {
+    fn put_content(
+        &self,
+        options: &TraceOptions,
+        messages: &[(Name, Name)],
+        reason: Option<&Name>,
+        span: &mut Span,
+    ) {
         if !messages.is_empty() {
-            span.add("gen_ai.input.messages", messages_json(messages, options).as_str());
+            span.add("gen_ai.input.messages", messages_json(messages, None, options).as_str());
         }
         let redact = |thought: &Name| Name::from(options.redaction.redact_thought(thought));
         let thoughts = self.thoughts.iter().filter(|thought| !thought.is_empty()).map(redact);
         span.add_texts("throughline.thinking", thoughts.collect());
         if !self.text.is_empty() {
             let answer = [(Name::from("assistant"), Name::from(self.text.as_str()))];
-            span.add("gen_ai.output.messages", messages_json(&answer, options).as_str());
+            let reason = Some(reason.map_or("stop", |reason| &**reason));
+            span.add("gen_ai.output.messages", messages_json(&answer, reason, options).as_str());
         }
     }
 }
 
-/// Formats messages according to OpenTelemetry's conventions for generative AI.
-fn messages_json(messages: &[(Name, Name)], options: &TraceOptions) -> Json {
+/// Returns the provider that the agent named in front of the model, as in `anthropic/MODEL`.
+fn provider_of(model: &str) -> &str {
+    model.split_once('/').map_or(UNKNOWN_PROVIDER, |(provider, _)| gen_ai::provider_name(provider))
+}
+
+/// Formats messages according to OpenTelemetry's conventions for generative AI. Output messages
+/// have a finish reason.
+fn messages_json(
+    messages: &[(Name, Name)],
+    finish_reason: Option<&str>,
+    options: &TraceOptions,
+) -> Json {
     json::array(|list| {
         for (role, content) in messages {
             list.object(|o| {
@@ -123,6 +142,7 @@ fn messages_json(messages: &[(Name, Name)], options: &TraceOptions) -> Json {
                         o.string("type", "text").string("content", &options.redact(content));
                     });
                 });
+                o.maybe_string("finish_reason", finish_reason);
             });
         }
     })

@@ -38,28 +38,35 @@ impl Sink for HttpSink {
 }
 
 /// A URL for POST requests, with its client and headers.
-pub(super) struct PostTarget {
+pub(crate) struct PostTarget {
     client: Client,
     url: Url,
     headers: HeaderMap,
+    timeout: Duration,
 }
 
 impl PostTarget {
-    pub(super) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
+    pub(crate) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
         let url = web::parse(url).map_err(|problem| InvalidSink(format!("`url` {problem}")))?;
         let headers = web::headers(headers)
             .map_err(|problem| InvalidSink(format!("the configuration {problem}")))?;
         let client = web::client().map_err(InvalidSink)?;
-        Ok(Self { client, url, headers })
+        Ok(Self { client, url, headers, timeout: PATIENCE })
     }
 
-    pub(super) async fn send(
+    /// Sets the timeout of one request, if there is one.
+    pub(super) fn with_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.timeout = timeout.unwrap_or(self.timeout);
+        self
+    }
+
+    pub(crate) async fn send(
         &self,
         kind: &'static str,
         key: Option<String>,
         body: Vec<u8>,
     ) -> Result<(), SinkError> {
-        let mut request = self.client.post(self.url.clone()).timeout(PATIENCE);
+        let mut request = self.client.post(self.url.clone()).timeout(self.timeout);
         request = request.headers(self.headers.clone()).header(CONTENT_TYPE, kind).body(body);
         if let Some(key) = key {
             // After a timeout, the retry repeats a batch that may have arrived. The key lets the

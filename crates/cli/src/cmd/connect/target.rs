@@ -1,11 +1,12 @@
 //! The target of a client's connection: the gateway's address, the models and the key.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::args::Connect;
 use crate::clients::{ClientEntry, KeyKind};
 use crate::config::environment::variable;
-use crate::config::{Config, Credential};
+use crate::config::{Config, Credential, ServerSettings};
+use crate::listen_address::ListenAddress;
 use crate::print::failure::{Failure, Result};
 
 /// Environment variable that holds the gateway key of the client.
@@ -75,7 +76,7 @@ impl ConnectTarget {
     ) -> Result<Self> {
         let url = match &options.url {
             Some(url) => checked_url(url)?,
-            None => listen_url(config.server.listen)?,
+            None => listen_url(&config.server)?,
         };
         let key = match options.key.as_deref() {
             Some(key) if key != "env" => GatewayKey::Value(checked_key(key)?),
@@ -143,22 +144,37 @@ pub(crate) fn default_model(model: &str, config: &Config) -> String {
     if is_usable { model.to_owned() } else { format!("{SIMULATED}{model}") }
 }
 
-/// Returns the URL under which this machine reaches a listening address.
-fn listen_url(mut listen: SocketAddr) -> Result<String> {
-    if listen.port() == 0 {
+/// Returns the URL under which this machine reaches the configured address.
+fn listen_url(server: &ServerSettings) -> Result<String> {
+    let (host, port) = match &server.listen {
+        ListenAddress::Address(address) => {
+            let host = match address.ip() {
+                IpAddr::V4(host) if host.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+                IpAddr::V4(host) => host.to_string(),
+                IpAddr::V6(host) if host.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
+                IpAddr::V6(host) => format!("[{host}]"),
+            };
+            (host, address.port())
+        }
+        ListenAddress::HostName { host, port } => (host.clone(), *port),
+        ListenAddress::Port(port) => ("localhost".to_owned(), *port),
+        ListenAddress::Unix(_) => {
+            return Err(Failure::Usage(
+                "the configured address is a Unix socket, which clients cannot use: name a URL \
+                 with --url"
+                    .to_owned(),
+            ));
+        }
+    };
+    if port == 0 {
         return Err(Failure::Usage(
             "the configured port is 0, so the gateway picks a port at each start: name its \
              address with --url"
                 .to_owned(),
         ));
     }
-    if listen.ip().is_unspecified() {
-        listen.set_ip(match listen.ip() {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        });
-    }
-    Ok(format!("http://{listen}"))
+    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    Ok(format!("{scheme}://{host}:{port}"))
 }
 
 /// Checks the value of `--url` and removes trailing slashes. The value is written to configuration

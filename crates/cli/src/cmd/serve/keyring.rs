@@ -61,7 +61,10 @@ impl StoreKeys {
                 allowance: Allowance {
                     micro_usd: key.limits.budget_micro_usd,
                     tokens: key.limits.budget_tokens,
+                    period: key.limits.budget_period,
+                    soft_percent: key.limits.soft_limit_percent,
                     per_minute: key.limits.requests_per_minute,
+                    tokens_per_minute: key.limits.tokens_per_minute,
                 },
             },
             KeyCheck::Unknown => Admission::Refused,

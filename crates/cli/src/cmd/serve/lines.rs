@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 /// Writes JSON lines to standard error from a background thread.
 pub(super) struct JsonLog {
     /// Minimum level of the lines that are written; `None` disables the log.
-    level: Option<Level>,
+    level: RwLock<Option<Level>>,
     queue: SyncSender<LogMessage>,
     /// Number of lines that were dropped because the queue was full.
     dropped: AtomicU64,
@@ -35,7 +36,12 @@ impl JsonLog {
     pub(super) fn new(level: Option<Level>) -> Self {
         let (queue, messages) = sync_channel(CAPACITY);
         thread::spawn(move || write(&messages));
-        Self { level, queue, dropped: AtomicU64::new(0) }
+        Self { level: RwLock::new(level), queue, dropped: AtomicU64::new(0) }
+    }
+
+    /// Changes the minimum level of the lines that are written.
+    pub(super) fn set_level(&self, level: Option<Level>) {
+        *self.level.write().unwrap_or_else(PoisonError::into_inner) = level;
     }
 
     /// Waits until all queued lines are written, but no longer than `SHUTDOWN_LIMIT`.
@@ -61,7 +67,8 @@ impl JsonLog {
 
 impl Log for JsonLog {
     fn wants(&self, level: Level) -> bool {
-        self.level.is_some_and(|least| level <= least)
+        let least = *self.level.read().unwrap_or_else(PoisonError::into_inner);
+        least.is_some_and(|least| level <= least)
     }
 
     fn write(&self, level: Level, line: &Json) {

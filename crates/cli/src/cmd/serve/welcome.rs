@@ -5,6 +5,7 @@ use owo_colors::OwoColorize as _;
 use crate::clients::clients;
 use crate::cmd::connect::{ConnectTarget, GatewayKey, KEY_VARIABLE, default_model, exports};
 use crate::config::{Config, Credential, Endpoint};
+use crate::listen_address::ListenAddress;
 
 /// Which callers the gateway accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,10 @@ pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMod
     let file = config.file.as_ref().map(|file| file.display().to_string());
     let file = file.unwrap_or_else(|| "none; all values are defaults".to_owned());
     let mut lines = vec![format!("{} {}", "throughline serve".bold(), url.cyan().bold())];
+    let socket = match &config.server.listen {
+        ListenAddress::Unix(path) => Some(path.display().to_string()),
+        ListenAddress::Address(_) | ListenAddress::HostName { .. } | ListenAddress::Port(_) => None,
+    };
     for (label, value) in [
         ("console", format!("{url}/")),
         ("store", store.to_owned()),
@@ -43,6 +48,10 @@ pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMod
         ("keys", keys.to_owned()),
     ] {
         lines.push(format!("  {} {value}", format!("{label:<9}").dimmed()));
+    }
+    if let Some(socket) = &socket {
+        let socket = format!("{socket}; use it with `curl --unix-socket {socket} {url}/…`");
+        lines.push(format!("  {} {socket}", format!("{:<9}", "socket").dimmed()));
     }
     let examples = EXAMPLES.replace("{url}", url).replace("{header}", header);
     lines.extend(examples.replace("{key}", key).lines().map(|line| match line {

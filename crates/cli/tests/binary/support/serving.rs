@@ -21,10 +21,20 @@ pub(crate) struct GatewayProcess {
 impl GatewayProcess {
     /// Starts a gateway on a free port, in a directory with its store and configuration.
     pub(crate) fn start(folder: &Path, environment: &[(&str, &str)], options: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", folder, environment, options)
+    }
+
+    /// Starts a gateway on this address.
+    pub(crate) fn start_at(
+        listen: &str,
+        folder: &Path,
+        environment: &[(&str, &str)],
+        options: &[&str],
+    ) -> Self {
         let errors = folder.join("errors");
         let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
         let mut child = without_keys(&mut command)
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["serve", "--listen", listen])
             .args(options)
             .env("THROUGHLINE_STORE", format!("sqlite://{}", folder.join("a.db").display()))
             .env("RUST_BACKTRACE", "1")
@@ -45,7 +55,8 @@ impl GatewayProcess {
                 break;
             }
         }
-        let address = welcome.split_once("http://").map_or("", |(_, rest)| rest);
+        let url = welcome.lines().next().unwrap_or_default();
+        let address = url.split_once("://").map_or("", |(_, rest)| rest);
         let address = address.split_whitespace().next().unwrap_or_default().to_owned();
         Self { child, address, welcome, _out: lines, errors }
     }
@@ -76,10 +87,20 @@ impl GatewayProcess {
         self.child.wait().unwrap();
     }
 
+    /// Returns whether the process has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Sends a signal, such as `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let (signal, id) = (format!("-{name}"), self.child.id().to_string());
+        assert!(Command::new("kill").args([&signal, &id]).status().unwrap().success());
+    }
+
     /// Sends SIGTERM and returns the exit code.
     pub(crate) fn stop(&mut self) -> i32 {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.signal("TERM");
         self.child.wait().unwrap().code().expect("it was not killed")
     }
 }

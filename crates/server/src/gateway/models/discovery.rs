@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use throughline_codec::KnownModel;
-use throughline_core::{UpstreamRequest, Wire};
+use throughline_core::{Provider, UpstreamRequest, Wire};
 use throughline_json::{Name, Node, Tree};
 use tokio::time::{Instant, timeout};
 
@@ -63,10 +63,11 @@ impl ModelDiscovery {
         gateway: &Gateway,
         source: &ModelSource,
     ) -> Arc<Vec<ProviderModel>> {
-        let path = list_path(source).filter(|_| !source.needs_callers_key);
-        let Some(path) = path else { return Arc::new(known_models(source)) };
-        let fetching = fetch(gateway, source, path);
-        let models = self.cached(&source.target.endpoint, fetching).await;
+        let target = &source.target;
+        let request = model_list_request(&target.endpoint, &target.provider);
+        let request = request.filter(|_| !source.needs_callers_key);
+        let Some(request) = request else { return Arc::new(known_models(source)) };
+        let models = self.cached(&target.endpoint, fetch(gateway, request)).await;
         models.unwrap_or_else(|| Arc::new(known_models(source)))
     }
 
@@ -94,8 +95,7 @@ impl ModelDiscovery {
 }
 
 /// Returns the path of a provider's model list; `None` if its wire has no list.
-fn list_path(source: &ModelSource) -> Option<&'static str> {
-    let provider = &source.target.provider;
+fn list_path(provider: &Provider) -> Option<&'static str> {
     match provider.wire.as_str() {
         "anthropic-messages" if provider.dialect.model_in_path => None,
         "anthropic-messages" => Some("/v1/models?limit=1000"),
@@ -115,16 +115,17 @@ fn known_models(source: &ModelSource) -> Vec<ProviderModel> {
         .collect()
 }
 
-/// Fetches a provider's list; `None` if the provider returns no valid list.
-async fn fetch(gateway: &Gateway, source: &ModelSource, path: &str) -> Option<Vec<ProviderModel>> {
+/// Returns the request for the model list of an endpoint; `None` if the provider's wire has no list.
+pub fn model_list_request(endpoint: &Name, provider: &Provider) -> Option<UpstreamRequest> {
+    let path = list_path(provider)?;
     let header = |name: &str, value: &str| (Name::from(name), Name::from(value));
     let mut headers = vec![header("accept", "application/json")];
     headers.push(header("accept-encoding", "identity"));
-    if source.target.provider.wire == Wire::ANTHROPIC_MESSAGES {
+    if provider.wire == Wire::ANTHROPIC_MESSAGES {
         headers.push(header("anthropic-version", "2023-06-01"));
     }
-    let request = UpstreamRequest {
-        endpoint: source.target.endpoint.clone(),
+    Some(UpstreamRequest {
+        endpoint: endpoint.clone(),
         // Failures count for this name, so that they never interrupt calls of a model.
         model: Some(Name::from("(model list)")),
         method: "GET".into(),
@@ -132,7 +133,11 @@ async fn fetch(gateway: &Gateway, source: &ModelSource, path: &str) -> Option<Ve
         headers,
         body: Bytes::new(),
         credential: None,
-    };
+    })
+}
+
+/// Fetches a provider's list; `None` if the provider returns no valid list.
+async fn fetch(gateway: &Gateway, request: UpstreamRequest) -> Option<Vec<ProviderModel>> {
     let answer = gateway.upstream.send(request).await.ok()?;
     if answer.status != 200 {
         return None;

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
+use throughline_agent::Ports;
 use throughline_codec::{Catalog, Frame, Framer, Framing, SharedCatalog};
 use throughline_core::{Provider, Store, StoreFuture, Upstream, Wire};
 use throughline_json::Name;
@@ -210,9 +211,14 @@ pub(crate) async fn serve_on(
     options: GatewayOptions,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> String {
-    let operations =
-        Telemetry::new(Arc::new(store.clone()), options.prices, Arc::new(NullLog), options.limits)
-            .unwrap();
+    let operations = Telemetry::new(
+        Arc::new(store.clone()),
+        options.prices,
+        Ports::with_system_clock([0; 32]).clock,
+        Arc::new(NullLog),
+        options.limits,
+    )
+    .unwrap();
     let gateway = Gateway {
         replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
         upstream,

@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use throughline_agent::Ports;
 use throughline_codec::Catalog;
-use throughline_core::{Store, StoreFuture, Wire};
+use throughline_core::{Clock, Store, StoreFuture, Wire};
 use throughline_json::{Json, Name};
 use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
 use throughline_replay::{Claims, Replay};
 use throughline_server::{
     Admission, AgentApi, Gateway, Keyring, Level, Limits, Log, ModelRouter, Price, Prices,
-    ReplayMode, RouteTarget, Server, StorePolicy, Telemetry,
+    ReplayMode, RouteTarget, Server, ServerHandle, StorePolicy, Telemetry, TokenPrices,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -169,9 +170,10 @@ pub(crate) struct FlatPrices;
 
 impl Prices for FlatPrices {
     fn price(&self, _: &str, model: &str) -> Option<Price> {
-        let price =
-            Price { input: 1_000_000, cached: 1_000_000, written: 1_000_000, output: 2_000_000 };
-        (model != "claude-unpriced").then_some(price)
+        let million = 1_000_000;
+        let prices =
+            TokenPrices { input: million, cached: million, written: million, output: 2 * million };
+        (model != "claude-unpriced").then_some(Price::flat(prices))
     }
 
     fn version(&self) -> &'static str {
@@ -252,6 +254,8 @@ pub(crate) struct RawGatewayOptions {
     pub(crate) policy: StorePolicy,
     /// A keyring that replaces the one built from `admission`.
     pub(crate) keyring: Option<Arc<dyn Keyring>>,
+    /// The clock that budget periods follow.
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Default for RawGatewayOptions {
@@ -267,6 +271,7 @@ impl Default for RawGatewayOptions {
             agents: None,
             policy: StorePolicy::default(),
             keyring: None,
+            clock: Ports::with_system_clock([0; 32]).clock,
         }
     }
 }
@@ -274,6 +279,8 @@ impl Default for RawGatewayOptions {
 pub(crate) struct RawGateway {
     pub(crate) address: String,
     pub(crate) lines: Arc<LogLines>,
+    /// The handle to the server, for requests without a connection.
+    pub(crate) handle: ServerHandle,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
 }
@@ -312,8 +319,10 @@ impl RawGateway {
         let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
         let lines = Arc::new(LogLines::default());
         let log = Arc::<LogLines>::clone(&lines);
+        let limits = options.limits;
         let operations =
-            Telemetry::new(Arc::clone(&store), Arc::new(FlatPrices), log, options.limits).unwrap();
+            Telemetry::new(Arc::clone(&store), Arc::new(FlatPrices), options.clock, log, limits)
+                .unwrap();
         let operations = operations.with_store_policy(options.policy);
         let replay = Replay::new(store, Claims::new([7; 32]));
         let gateway = Gateway {
@@ -335,7 +344,7 @@ impl RawGateway {
             operations: Arc::new(operations),
             redaction: None,
         };
-        let server = Server::new(gateway, options.agents);
+        let handle = ServerHandle::new(Server::new(gateway, options.agents));
         // By default the kernel would buffer megabytes for each caller that does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(16 << 10).unwrap();
@@ -345,8 +354,9 @@ impl RawGateway {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
         let never = std::future::pending();
-        let serving = tokio::spawn(throughline_server::serve(server, listener, stopped, never));
-        Self { address, lines, stop: Some(stop), serving }
+        let serving = throughline_server::serve(handle.clone(), listener, stopped, never);
+        let serving = tokio::spawn(serving);
+        Self { address, lines, handle, stop: Some(stop), serving }
     }
 
     /// Shuts down the gateway and waits until it has stopped.

@@ -81,7 +81,7 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
     );
     // The next message with that key is refused before a run starts.
     let (status, body) = gateway.send("us.tenth", "POST", &path, &user_message("Hello")).await;
-    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&body));
+    assert_eq!(status, 402, "{}", String::from_utf8_lossy(&body));
     assert_eq!(gateway.model_calls.load(Ordering::SeqCst), calls);
 }
 
@@ -113,7 +113,7 @@ async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
     assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 10);
     let summary = format!("/v1/conversations/{ada}/compact");
     let (status, error) = gateway.send("us.tenth", "POST", &summary, &json!({})).await;
-    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&error));
+    assert_eq!(status, 402, "{}", String::from_utf8_lossy(&error));
     assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 10, "no summary was requested");
 }
 

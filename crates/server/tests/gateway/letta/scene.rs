@@ -18,7 +18,7 @@ use throughline_core::{
 };
 use throughline_json::{Json, Name};
 use throughline_server::{
-    Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps,
+    Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps, TokenPrices,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -312,7 +312,8 @@ struct CentPrices;
 
 impl Prices for CentPrices {
     fn price(&self, _: &str, _: &str) -> Option<Price> {
-        Some(Price { input: 100_000_000, cached: 100_000_000, written: 100_000_000, output: 0 })
+        let input = 100_000_000;
+        Some(Price::flat(TokenPrices { input, cached: input, written: input, output: 0 }))
     }
 
     fn version(&self) -> &'static str {

@@ -9,7 +9,7 @@ use super::*;
 
 /// Appends records to a log until stopped. Returns the acknowledged records with their numbers, and
 /// the rejected records.
-async fn load(
+pub(super) async fn load(
     node: Arc<Postgres>,
     name: String,
     over: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ async fn load(
 
 /// Asserts that each acknowledged record exists once, in order. Every other record in the log must
 /// have been rejected with an unknown outcome.
-async fn assert_kept(
+pub(super) async fn assert_kept(
     node: &Postgres,
     name: &str,
     acknowledged: &[(u64, String)],
@@ -192,8 +192,24 @@ async fn open_error_states_reason_without_password() {
             "cannot reach postgres://nowhere.invalid:5432/db: ",
         ),
         (
-            "postgres://me:hunter2@127.0.0.1/db?sslmode=require".to_owned(),
-            "postgres://127.0.0.1:5432/db requires TLS",
+            "postgres://me:hunter2@127.0.0.1/db?sslmode=hunter2".to_owned(),
+            "sslmode in the database URL must be disable, prefer, require, verify-ca or verify-full",
+        ),
+        (
+            "postgres://me:hunter2@127.0.0.1/db?sslmode=verify-ca".to_owned(),
+            "sslmode=verify-ca in the database URL needs sslrootcert=FILE",
+        ),
+        (
+            "postgres://me:hunter2@127.0.0.1/db?sslrootcert=system&sslmode=require".to_owned(),
+            "sslrootcert=system in the database URL needs sslmode=verify-full",
+        ),
+        (
+            "postgres://me:hunter2@127.0.0.1/db?sslrootcert=%2Fno%2Fca.pem".to_owned(),
+            "cannot read the certificates in sslrootcert=/no/ca.pem: ",
+        ),
+        (
+            "postgres://me:hunter2@127.0.0.1/db?sslcert=a.crt".to_owned(),
+            "a client certificate needs both sslcert=FILE and sslkey=FILE",
         ),
         ("postgres://me:hunter2@127.0.0.1:x/db".to_owned(), "the database URL is invalid: "),
         ("host=localhost password=hunter2".to_owned(), "a PostgreSQL URL must start with"),

@@ -1,0 +1,40 @@
+//! `--first-key-file`: creates the first API key of a store, so that a container can accept
+//! requests from other machines as soon as it starts.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use tempfile::NamedTempFile;
+use throughline_core::Tenant;
+use throughline_store::{Journal, KeyLimits};
+
+use crate::print::failure::{Failure, Result};
+use crate::print::text;
+
+/// Label of the key, which the operator can revoke later.
+const LABEL: &str = "first";
+
+/// Creates an API key and writes it to `file`, unless the store already has keys. Only the user of
+/// this process can read the file.
+pub(super) async fn create_if_none(journal: &Journal, file: &Path) -> Result<()> {
+    if journal.has_api_keys().await.context("cannot read the API keys")? {
+        return Ok(());
+    }
+    let name = file.display();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // Open the file first: a key that cannot be written to it is useless.
+    let opened = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
+    let mut opened = opened.with_context(|| format!("cannot write the first API key to {name}"))?;
+    let (tenant, limits) = (Tenant::from("default"), KeyLimits::default());
+    let key = journal.create_api_key(&tenant, LABEL, &limits).await;
+    let key = key.context("cannot create the first API key")?;
+    let written = writeln!(opened, "{}", key.secret).and_then(|()| opened.as_file().sync_all());
+    let kept = written.and_then(|()| opened.persist(file).map(drop).map_err(|error| error.error));
+    if let Err(error) = kept {
+        let message = format!("cannot write the first API key to {name}: {error}");
+        return Err(Failure::Outside(anyhow::anyhow!(message)));
+    }
+    text::note(&format!("created the API key {} and wrote it to {name}", key.id));
+    Ok(())
+}

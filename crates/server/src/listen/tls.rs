@@ -1,0 +1,110 @@
+//! TLS settings of the listener, which can be replaced while connections are open.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Why a certificate and key cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TlsError {
+    /// The certificate file has no usable certificate.
+    #[error("the certificate file contains no PEM certificate")]
+    NoCertificate,
+    /// The key file has no usable private key.
+    #[error("the key file contains no PEM private key")]
+    NoKey,
+    /// The key belongs to another certificate.
+    #[error("the private key does not match the certificate")]
+    Mismatch,
+    /// The certificate or key is not supported.
+    #[error("the certificate or key is not usable: {0}")]
+    Unusable(String),
+}
+
+/// A certificate chain with its private key, ready to use.
+#[derive(Clone, Debug)]
+pub struct TlsSettings(Arc<ServerConfig>);
+
+impl TlsSettings {
+    /// Parses a certificate chain and a private key in PEM format, and checks that they match.
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
+        let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(TlsError::NoCertificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::NoKey)?;
+        let unusable = |error: rustls::Error| match error {
+            rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
+            error => TlsError::Unusable(error.to_string()),
+        };
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?
+            .with_no_client_auth();
+        let mut config = config.with_single_cert(chain, key).map_err(unusable)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+/// A handle to the TLS settings of new connections. Open connections keep the settings with which
+/// they were accepted.
+#[derive(Clone, Debug)]
+pub struct SharedTls(Arc<RwLock<TlsSettings>>);
+
+impl SharedTls {
+    /// Creates a handle.
+    pub fn new(settings: TlsSettings) -> Self {
+        Self(Arc::new(RwLock::new(settings)))
+    }
+
+    /// Replaces the settings for all clones of this handle.
+    pub fn replace(&self, settings: TlsSettings) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+    use super::*;
+
+    /// Returns a certificate and its key in PEM format.
+    fn pem() -> (String, String) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let pem = |label: &str, der: &[u8]| {
+            let text = STANDARD.encode(der);
+            format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+        };
+        (pem("CERTIFICATE", cert.der()), pem("PRIVATE KEY", &signing_key.serialize_der()))
+    }
+
+    fn error(certificate: &str, key: &str) -> Option<TlsError> {
+        TlsSettings::from_pem(certificate.as_bytes(), key.as_bytes()).err()
+    }
+
+    #[test]
+    fn only_a_certificate_with_its_own_key_is_accepted() {
+        let ((certificate, key), (_, other)) = (pem(), pem());
+        assert_eq!(error(&certificate, &key), None);
+        assert_eq!(error(&format!("{certificate}{key}"), &key), None, "one file may have both");
+        assert_eq!(error(&certificate, &other), Some(TlsError::Mismatch));
+        assert_eq!(error("", &key), Some(TlsError::NoCertificate));
+        assert_eq!(error(&key, &key), Some(TlsError::NoCertificate));
+        assert_eq!(error(&certificate, ""), Some(TlsError::NoKey));
+        assert_eq!(error(&certificate, &certificate), Some(TlsError::NoKey));
+        let invalid = certificate.replace("MII", "AAA");
+        assert!(matches!(error(&invalid, &key), Some(TlsError::Unusable(_))));
+    }
+}

@@ -1,0 +1,122 @@
+//! Changed limits of API keys.
+//!
+//! The row of a key contains the limits that the key was created with. A change of the limits is a
+//! record in the tenant's log of keys, and the last record applies. A process reads the log of a
+//! tenant at most once a second, so a change takes effect after about a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use throughline_core::{Append, Batch, LogId, Store as _, StoreError, Tenant};
+use throughline_json::{Name, Node, Tree};
+use tokio::time::Instant;
+
+use crate::journal::Journal;
+use crate::journal::api_keys::{ApiKey, KEY_RECORD, KEYS_LOG, KeyLimits, key_record};
+use crate::rejection::{Result, check_name, corrupt};
+
+/// Interval at which the changes of a tenant's keys are read.
+const RECHECK: Duration = Duration::from_secs(1);
+/// Number of records that are read at a time.
+const PAGE: u32 = 500;
+
+/// The event in the record of a change.
+const CHANGED: &str = "limits";
+
+/// The changed limits of all tenants whose keys this process has checked.
+#[derive(Default)]
+pub(super) struct LimitChanges(Mutex<HashMap<Tenant, TenantChanges>>);
+
+#[derive(Clone, Default)]
+struct TenantChanges {
+    /// When the log was last read; `None` if it was never read.
+    read: Option<Instant>,
+    /// The last record that was read.
+    seen: u64,
+    /// Shared, because every check of a key reads it.
+    limits: Arc<HashMap<Name, KeyLimits>>,
+}
+
+impl LimitChanges {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Tenant, TenantChanges>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal {
+    /// Replaces the limits of a key. Returns whether an active key with this id exists.
+    pub async fn change_api_key_limits(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        limits: &KeyLimits,
+    ) -> Result<bool> {
+        limits.models.iter().try_for_each(|pattern| check_name(pattern))?;
+        let mut rows = self.backend.keys(tenant).await?.into_iter();
+        let Some(mut row) = rows.find(|row| *row.id == *id && row.revoked.is_none()) else {
+            return Ok(false);
+        };
+        row.limits = Name::from(limits.json().as_str());
+        let append = Append::new(KEYS_LOG).record(key_record(CHANGED, &row));
+        self.commit_as_operator(Batch::new(tenant.clone()).append(append), Vec::new()).await?;
+        if let Some(known) = self.limits.lock().get_mut(tenant) {
+            known.read = None;
+        }
+        Ok(true)
+    }
+
+    /// Replaces the limits of these keys of a tenant with their changed limits.
+    pub(super) async fn with_changed_limits(
+        &self,
+        tenant: &Tenant,
+        mut keys: Vec<ApiKey>,
+    ) -> Result<Vec<ApiKey>> {
+        let known = self.limits.lock().get(tenant).cloned().unwrap_or_default();
+        let is_current = known.read.is_some_and(|read| read.elapsed() < RECHECK);
+        let known = if is_current { known } else { self.read_changes(tenant, known).await? };
+        for key in &mut keys {
+            if let Some(limits) = known.limits.get(&key.id) {
+                key.limits = limits.clone();
+            }
+        }
+        Ok(keys)
+    }
+
+    async fn read_changes(
+        &self,
+        tenant: &Tenant,
+        mut known: TenantChanges,
+    ) -> Result<TenantChanges> {
+        let log = LogId::from(KEYS_LOG);
+        known.read = Some(Instant::now());
+        loop {
+            let records = match self.read(tenant, &log, known.seen, PAGE).await {
+                Err(StoreError::NotFound { .. }) => break,
+                records => records?,
+            };
+            let Some(last) = records.last() else { break };
+            known.seen = last.seq;
+            let changes = records.iter().filter(|record| &*record.kind == KEY_RECORD);
+            for content in changes.filter_map(|record| record.content.bytes()) {
+                let tree = Tree::parse(content.clone());
+                let tree = tree.map_err(|_| corrupt!("a record about an API key is not JSON"))?;
+                let root = tree.root();
+                if root.get("event").and_then(Node::text).as_deref() != Some(CHANGED) {
+                    continue;
+                }
+                let (id, limits) = (root.name_of("id"), root.get("limits").and_then(Node::text));
+                let change = id.zip(limits.and_then(|limits| KeyLimits::read(&limits)));
+                let (id, limits) = change
+                    .ok_or_else(|| corrupt!("the changed limits of an API key are invalid"))?;
+                Arc::make_mut(&mut known.limits).insert(id, limits);
+            }
+        }
+        let mut all = self.limits.lock();
+        let newest = all.entry(tenant.clone()).or_default();
+        if newest.seen <= known.seen {
+            *newest = known.clone();
+        }
+        Ok(known)
+    }
+}
