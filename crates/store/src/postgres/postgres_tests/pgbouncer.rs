@@ -166,6 +166,7 @@ async fn listen_url_delivers_notifications_past_pgbouncer() {
     let listening = crate::open(&bouncer.pooled, &options).await.unwrap();
     assert_eq!(received.recv().await.unwrap(), "hello");
     open_thread(&listening, "a").await;
+    write(&listening, "a", "the first record").await.unwrap();
     assert_eq!(received.recv().await.unwrap(), "1", "the id of the written log");
 
     // A node that only polls sends notifications too.
