@@ -3,7 +3,8 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
@@ -78,7 +79,7 @@ pub(crate) async fn start(
 ) -> anyhow::Result<Gateway> {
     let folder = process::temporary_folder()?;
     let store = sqlite_url(&folder.path().join("store.db"));
-    launch(upstream, capture, disk, &store, folder).await
+    launch(upstream, capture.settings(), disk, &store, folder).await
 }
 
 /// Starts a gateway with a store that may already exist. Several gateways can share a store.
@@ -87,28 +88,53 @@ pub(crate) async fn start_on(
     capture: Capture,
     store: &str,
 ) -> anyhow::Result<Gateway> {
-    launch(upstream, capture, Disk::Whole, store, process::temporary_folder()?).await
+    launch(upstream, capture.settings(), Disk::Whole, store, process::temporary_folder()?).await
+}
+
+/// Starts one of several gateways that share a store, with a limit on open streams.
+pub(crate) async fn start_node(
+    upstream: SocketAddr,
+    store: &str,
+    max_streams: usize,
+) -> anyhow::Result<Gateway> {
+    let settings = format!("{}\nmax_streams = {max_streams}", Capture::Durable.settings());
+    launch(upstream, &settings, Disk::Whole, store, process::temporary_folder()?).await
+}
+
+/// Creates an API key in a store.
+pub(crate) async fn create_key(store: &str, limits: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(program()?);
+    command.args(["keys", "create", "--store", store]).args(limits).stdin(Stdio::null());
+    let output = command.output().await?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "throughline keys create failed: {errors}");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 pub(crate) fn sqlite_url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
 
+/// Returns the path of the `throughline` executable.
+fn program() -> anyhow::Result<PathBuf> {
+    let program =
+        process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
+    anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
+    Ok(program)
+}
+
 async fn launch(
     upstream: SocketAddr,
-    capture: Capture,
+    settings: &str,
     disk: Disk,
     store: &str,
     folder: TempDir,
 ) -> anyhow::Result<Gateway> {
-    let program =
-        process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
-    anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
+    let program = program()?;
     let config = folder.path().join("throughline.toml");
     let text = format!(
-        "[gateway]\n{}\n\n[providers.mock]\nkind = \"anthropic\"\n\
-         base_url = \"http://{upstream}\"\napi_key = \"none\"\nmodels = [\"claude-*\"]\n",
-        capture.settings()
+        "[gateway]\n{settings}\n\n[providers.mock]\nkind = \"anthropic\"\n\
+         base_url = \"http://{upstream}\"\napi_key = \"none\"\nmodels = [\"claude-*\"]\n"
     );
     std::fs::write(&config, text)?;
     let mut command = match disk {

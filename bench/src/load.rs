@@ -100,6 +100,8 @@ impl LoadResult {
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
+    /// The API key that requests contain.
+    key: String,
     /// The provider's address, for gateways that expect this address in each request.
     provider: Option<SocketAddr>,
 }
@@ -111,7 +113,12 @@ impl Connection {
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(connection)).await?;
         let (sender, connection) = handshake;
         tokio::spawn(connection);
-        Ok(Self { sender, host: address.to_string(), provider: None })
+        Ok(Self { sender, host: address.to_string(), key: "none".to_owned(), provider: None })
+    }
+
+    /// Opens a connection whose requests contain this API key.
+    pub(crate) async fn open_with_key(address: SocketAddr, key: &str) -> anyhow::Result<Self> {
+        Ok(Self { key: key.to_owned(), ..Self::open(address).await? })
     }
 
     pub(crate) async fn post(
@@ -124,8 +131,8 @@ impl Connection {
             .header("host", &self.host)
             .header("content-type", "application/json")
             .header("anthropic-version", "2023-06-01")
-            .header("x-api-key", "none")
-            .header("authorization", "Bearer none");
+            .header("x-api-key", &self.key)
+            .header("authorization", format!("Bearer {}", self.key));
         if let Some(provider) = self.provider {
             request = request.header("x-portkey-provider", "anthropic");
             request = request.header("x-portkey-custom-host", format!("http://{provider}/v1"));
@@ -135,10 +142,14 @@ impl Connection {
 
     /// Sends a GET request and returns the response body.
     pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
+        Ok(self.get_response(path).await?.into_body().collect().await?.to_bytes())
+    }
+
+    /// Sends a GET request.
+    pub(crate) async fn get_response(&mut self, path: &str) -> anyhow::Result<Response<Incoming>> {
         self.sender.ready().await?;
-        let request = Request::get(path).header("host", &self.host).body(Full::default())?;
-        let response = self.sender.send_request(request).await?;
-        Ok(response.into_body().collect().await?.to_bytes())
+        let request = Request::get(path).header("host", &self.host).header("x-api-key", &self.key);
+        Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }
 
     /// Sends a POST request and returns the complete response body.

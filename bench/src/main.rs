@@ -15,6 +15,7 @@
 //! | `continuation.rs` | conversations that another gateway process continues |
 //! | `storage.rs` | WAL pages, written bytes and growth of the store |
 //! | `postgres.rs` | the gateway with its store on PostgreSQL |
+//! | `scale.rs`, `scale_clients.rs`, `scale_table.rs` | several gateways on one PostgreSQL server, with thousands of streams and an outage |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `profile.rs` | CPU time of a request by mode and by stage |
 //! | `fidelity.rs`, `fidelity_table.rs` | how well gateways preserve reasoning |
@@ -51,12 +52,17 @@ mod procfs;
 mod profile;
 mod proxy;
 mod reply;
+mod scale;
+mod scale_clients;
+mod scale_table;
 mod storage;
 mod streams;
 mod table;
 mod targets;
 mod units;
 mod upstream;
+
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -85,6 +91,13 @@ pub(crate) struct Options {
     /// Measure only how well the gateways preserve reasoning
     #[arg(long, conflicts_with_all = ["abuse", "profile"])]
     fidelity: bool,
+    /// Measure only several gateways on one PostgreSQL server, with thousands of open streams and an
+    /// outage of the server
+    #[arg(long, conflicts_with_all = ["abuse", "profile", "fidelity"])]
+    load: bool,
+    /// Number of gateways for --load
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: u16,
     /// Also measure stores on this PostgreSQL server, which scripts/postgres started
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
@@ -104,7 +117,11 @@ impl Options {
 enum Serve {
     /// The mock provider
     #[command(hide = true)]
-    Upstream,
+    Upstream {
+        /// Time between the events of paced streams, in milliseconds
+        #[arg(long, default_value_t = 1000)]
+        pace: u64,
+    },
     /// The bare reverse proxy
     #[command(hide = true)]
     Proxy {
@@ -129,10 +146,11 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("cannot start the async runtime")?.block_on(async {
         match &options.serve {
-            Some(Serve::Upstream) => upstream::serve().await,
+            Some(Serve::Upstream { pace }) => upstream::serve(Duration::from_millis(*pace)).await,
             Some(Serve::Proxy { to, listen }) => proxy::serve(to, *listen).await,
             Some(Serve::Misbehave { abuse, address }) => abuse.repeat(*address).await,
             None if options.abuse => abuse::run(options.only.as_deref()).await,
+            None if options.load => scale::run(&options).await,
             None if options.fidelity => fidelity::run(&options).await,
             None if options.profile => profile::run(&options).await,
             None => plan::run(&options).await,

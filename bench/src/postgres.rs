@@ -90,7 +90,7 @@ fn server_cpu_time(server: Option<&PostgresServer>) -> anyhow::Result<Option<Dur
 }
 
 /// A PostgreSQL server on this machine.
-struct PostgresServer {
+pub(crate) struct PostgresServer {
     /// Process id of the postmaster, the parent of all other processes of the server.
     postmaster: u32,
 }
@@ -98,7 +98,7 @@ struct PostgresServer {
 impl PostgresServer {
     /// Finds the server that listens on the port of the URL. Returns `None` if the server runs on
     /// another machine.
-    fn find(url: &str) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn find(url: &str) -> anyhow::Result<Option<Self>> {
         let port = port(url);
         let mut processes = procfs::processes()?.into_iter();
         let postmaster = processes.find(|process| postmaster_port(process) == Some(port));
@@ -106,7 +106,7 @@ impl PostgresServer {
     }
 
     /// Returns the CPU time of all processes of the server, including those that exited.
-    fn cpu_time(&self) -> anyhow::Result<Duration> {
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let of_process = |process: ProcessStat| {
             if process.id == self.postmaster {
                 process.cpu_time + process.exited_children_cpu_time

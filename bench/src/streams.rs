@@ -74,17 +74,17 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
 
 /// Keeps the last bytes of a stream, because the final event may be split across chunks.
 #[derive(Default)]
-struct StreamTail(Vec<u8>);
+pub(crate) struct StreamTail(Vec<u8>);
 
 impl StreamTail {
     const WHOLE: &[u8] = b"{\"type\":\"message_stop\"}\n\n";
 
-    fn read(&mut self, piece: &[u8]) {
+    pub(crate) fn read(&mut self, piece: &[u8]) {
         self.0.extend_from_slice(piece);
         self.0.drain(..self.0.len().saturating_sub(Self::WHOLE.len()));
     }
 
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.0 == Self::WHOLE
     }
 }

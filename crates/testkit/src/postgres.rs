@@ -92,6 +92,11 @@ impl Cluster {
         script(&["promote".as_ref(), &self.folder]);
     }
 
+    /// Returns the folder that contains the tables of all databases.
+    pub fn table_folder(&self) -> PathBuf {
+        self.folder.join("data/base")
+    }
+
     /// Stops the server at once, without a clean shutdown.
     pub fn crash(&self) {
         script(&["crash".as_ref(), &self.folder]);

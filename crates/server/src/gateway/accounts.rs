@@ -166,7 +166,7 @@ impl Exchange<'_> {
             let found = timeout(ACCOUNT_TIMEOUT, finding).await;
             let found = found.unwrap_or_else(|_| Err(store_timeout()));
             // While reads fail, `prepare` does not wait for the store again.
-            self.gateway.operations.record_read(found.as_ref().err());
+            self.gateway.operations.record_cached_read(found.as_ref().err());
             origin = found.ok().flatten();
         }
         let current = origin.as_ref().and_then(|origin| index_of(&origin.account));

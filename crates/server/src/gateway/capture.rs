@@ -85,7 +85,11 @@ impl CaptureHandle {
             ))
         });
         if !is_captured {
-            drop(timeout(self.longest, self.replay.calls().keep(&record)).await);
+            let stored = timeout(self.longest, self.replay.calls().keep(&record)).await;
+            if let Err(error) = stored.unwrap_or_else(|_| Err(store_timeout())) {
+                let lost = format!("cannot store the record of the call: {error}");
+                self.scope.record_lost_capture(&lost);
+            }
             return;
         }
         let owned = self.owner.as_ref().map(|owner| {

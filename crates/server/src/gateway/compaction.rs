@@ -249,7 +249,7 @@ impl Exchange<'_> {
         let finding = self.gateway.replay.compacted_input(&tenant, self.end_user.as_deref(), seal);
         let found = timeout(RESTORE_TIMEOUT, finding).await;
         let found = found.unwrap_or_else(|_| Err(store_timeout()));
-        operations.record_read(found.as_ref().err());
+        operations.record_cached_read(found.as_ref().err());
         let found = match found {
             Err(_) if may_pass => None,
             found => found?,

@@ -391,7 +391,7 @@ impl Exchange<'_> {
         let restoring = self.gateway.replay.restore(tenant, self.end_user.as_deref(), call);
         let restored = timeout(RESTORE_TIMEOUT, Stage::Restore.run_async(restoring)).await;
         let restored = restored.unwrap_or_else(|_| Err(store_timeout()));
-        self.gateway.operations.record_read(restored.as_ref().err());
+        self.gateway.operations.record_cached_read(restored.as_ref().err());
         let (restored, has_losses) = (restored?, expansion.has_losses());
         let observed = match as_it_came {
             Some(mut call) => {

@@ -42,7 +42,8 @@ pub enum OnStoreFailure {
 pub struct StorePolicy {
     /// How requests are handled while the store fails.
     pub on_failure: OnStoreFailure,
-    /// How long a key remains valid without the store after the store last confirmed it.
+    /// How long a key remains valid without the store, from the start of the last lookup that
+    /// confirmed the key. A revoked key is accepted for at most this time.
     pub key_grace: Duration,
 }
 
@@ -99,8 +100,8 @@ impl StoreHealth {
     }
 
     /// Caches the admission of a key, or removes the key from the cache if the store refused the
-    /// key.
-    fn cache_admission(&self, key: KeyHash, admission: &Admission, now: Instant) {
+    /// key. `asked` is the time at which the lookup started.
+    fn cache_admission(&self, key: KeyHash, admission: &Admission, asked: Instant) {
         let mut keys = self.keys();
         if *admission == Admission::Refused {
             keys.remove(&key);
@@ -110,7 +111,7 @@ impl StoreHealth {
             let oldest = keys.iter().min_by_key(|(_, known)| known.confirmed).map(|(key, _)| *key);
             oldest.map(|oldest| keys.remove(&oldest));
         }
-        keys.insert(key, CachedAdmission { admission: admission.clone(), confirmed: now });
+        keys.insert(key, CachedAdmission { admission: admission.clone(), confirmed: asked });
     }
 }
 
@@ -131,12 +132,14 @@ impl Telemetry {
         if let Some(admission) = remembered().filter(|_| self.is_read_failing()) {
             return Ok(admission);
         }
+        // A revocation after this time may be missing from the result, so the grace starts here.
+        let asked = Instant::now();
         let admission = timeout(LOOKUP_TIMEOUT, keyring.admit(key)).await;
         let admission = admission.unwrap_or_else(|_| Err(store_timeout()));
         self.record_read(admission.as_ref().err());
         match admission {
             Ok(admission) => {
-                self.health.cache_admission(name, &admission, Instant::now());
+                self.health.cache_admission(name, &admission, asked);
                 Ok(admission)
             }
             Err(error) => remembered().ok_or_else(|| {
@@ -234,6 +237,15 @@ impl Telemetry {
         });
     }
 
+    /// Records the result of a read that caches may have answered. A success therefore does not
+    /// prove that the store responds, and the next request may test the store.
+    pub(crate) fn record_cached_read(&self, error: Option<&StoreError>) {
+        match error {
+            Some(_) => self.record_read(error),
+            None => lock(&self.health.state).tried = None,
+        }
+    }
+
     /// Records the result of a write, and logs when writes start to fail or succeed again.
     pub(crate) fn record_write(&self, error: Option<&StoreError>) {
         self.record_result("write", error, |state| &mut state.write);
@@ -290,7 +302,33 @@ fn reason(error: &StoreError) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use throughline_agent::Ports;
+    use throughline_core::StoreFuture;
+    use throughline_testkit::Folder;
+
     use super::*;
+    use crate::telemetry::{Limits, NoPrices, NullLog};
+
+    /// Confirms every key after this delay, or fails while the store is down.
+    struct SlowKeys {
+        delay: Duration,
+        is_down: AtomicBool,
+    }
+
+    impl Keyring for SlowKeys {
+        fn admit<'a>(&'a self, _: Option<&'a str>) -> StoreFuture<'a, Admission> {
+            Box::pin(async move {
+                if self.is_down.load(Ordering::SeqCst) {
+                    return Err(store_timeout());
+                }
+                tokio::time::sleep(self.delay).await;
+                Ok(admission())
+            })
+        }
+    }
 
     #[expect(clippy::unnecessary_wraps, reason = "a caller without a key has no hash")]
     fn key(number: u32) -> KeyHash {
@@ -327,6 +365,32 @@ mod tests {
         let later = now + Duration::from_mins(10);
         health.cache_admission(key(1), &admission(), later);
         assert_eq!(health.cached_admission(key(1), grace, later), Some(admission()));
+    }
+
+    /// A key may be revoked while its lookup is in progress. The time of the lookup does not extend
+    /// the time for which the gateway accepts the key.
+    #[tokio::test]
+    async fn grace_of_a_key_starts_with_its_lookup() {
+        let (folder, delay) = (Folder::new("grace"), Duration::from_secs(4));
+        let url = format!("sqlite://{}", folder.join("store.db").display());
+        let journal = throughline_store::open(&url, &throughline_store::Options::default()).await;
+        let clock = Ports::with_system_clock([0; 32]).clock;
+        let (prices, log) = (Arc::new(NoPrices), Arc::new(NullLog));
+        let store = Arc::new(journal.unwrap());
+        let telemetry = Telemetry::new(store, prices, clock, log, Limits::default()).unwrap();
+        let telemetry = telemetry.with_store_policy(StorePolicy {
+            key_grace: Duration::from_secs(5),
+            ..StorePolicy::default()
+        });
+        tokio::time::pause();
+        let keys = SlowKeys { delay, is_down: AtomicBool::new(false) };
+        assert_eq!(telemetry.admit(&keys, Some("tl_one")).await.unwrap(), admission());
+        keys.is_down.store(true, Ordering::SeqCst);
+        assert_eq!(telemetry.admit(&keys, Some("tl_one")).await.unwrap(), admission());
+        // Six seconds after the start of the lookup, and two seconds after its end.
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let refused = telemetry.admit(&keys, Some("tl_one")).await.unwrap_err();
+        assert_eq!((refused.status, refused.retry_after), (503, Some(RETRY_STORE)));
     }
 
     #[test]

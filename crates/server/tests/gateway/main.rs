@@ -37,6 +37,7 @@ mod model_lists;
 mod models;
 mod native_items;
 mod outage;
+mod outage_load;
 mod plain;
 mod pools;
 mod prefix;

@@ -1,12 +1,13 @@
 //! Tests of store failures: which requests are forwarded, which are refused, and what is logged.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::hold::{GatedStore, Outage};
 use crate::house::{
-    ANSWER, RawGateway, RawGatewayOptions, RawProvider, http_response, question, store, until,
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, RawResponse, STREAM, STREAM_HEAD,
+    http_response, question, store, until,
 };
 use throughline_core::{StoreFuture, Tenant, TurnId};
 use throughline_replay::Claims;
@@ -15,19 +16,26 @@ use throughline_testkit::Folder;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 
-/// A gateway whose store can be made to fail, and a provider that counts its requests.
-struct OutageGateway {
-    gateway: RawGateway,
-    outage: Arc<Outage>,
-    calls: Arc<AtomicUsize>,
+/// A gateway whose store can be made to fail, and a provider that records its requests.
+pub(crate) struct OutageGateway {
+    pub(crate) gateway: RawGateway,
+    pub(crate) outage: Arc<Outage>,
+    /// Whether the key `tl_one` is revoked.
+    is_revoked: Arc<AtomicBool>,
+    requests: Arc<Mutex<Vec<String>>>,
     _folder: Folder,
 }
 
-/// A keyring that reads from the store, in which `tl_one` and `tl_budget` exist.
+/// A keyring that reads from the store, in which `tl_one`, `tl_two`, `tl_budget` and all keys that
+/// start with `tl_new_` exist.
 struct StoredKeys {
     outage: Arc<Outage>,
+    is_revoked: Arc<AtomicBool>,
     is_open: bool,
 }
+
+/// A message that makes the provider cut its stream.
+const CUT: &str = "Cut the stream";
 
 impl Keyring for StoredKeys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
@@ -42,8 +50,10 @@ impl Keyring for StoredKeys {
             };
             Ok(match key {
                 _ if self.is_open => Admission::Open,
+                Some("tl_one") if self.is_revoked.load(Ordering::SeqCst) => Admission::Refused,
                 Some("tl_one" | "tl_two") => admission(Allowance::default()),
                 Some("tl_budget") => admission(limits),
+                Some(key) if key.starts_with("tl_new_") => admission(Allowance::default()),
                 Some(_) | None => Admission::Refused,
             })
         })
@@ -51,15 +61,14 @@ impl Keyring for StoredKeys {
 }
 
 impl OutageGateway {
-    async fn open(policy: StorePolicy, is_open: bool) -> Self {
+    pub(crate) async fn open(policy: StorePolicy, is_open: bool) -> Self {
         let folder = Folder::new("outage");
         let journal = store(&folder).await;
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&calls);
-        let answer = http_response("200 OK", "application/json", ANSWER);
-        let provider = RawProvider::with_handler(move |mut stream| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            let answer = answer.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
+        let provider = RawProvider::with_request_handler(move |request, mut stream| {
+            let answer = answer_to(&request);
+            recorded.lock().unwrap().push(request);
             async move {
                 stream.write_all(answer.as_bytes()).await.ok();
                 stream.shutdown().await.ok();
@@ -67,9 +76,14 @@ impl OutageGateway {
         })
         .await;
         let outage = Arc::new(Outage::default());
-        let let_go = Arc::new(Semaphore::new(1000));
+        let let_go = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
         let gated = GatedStore { journal, let_go, outage: Arc::clone(&outage) };
-        let keyring = StoredKeys { outage: Arc::clone(&outage), is_open };
+        let is_revoked = Arc::new(AtomicBool::new(false));
+        let keyring = StoredKeys {
+            outage: Arc::clone(&outage),
+            is_revoked: Arc::clone(&is_revoked),
+            is_open,
+        };
         let options = RawGatewayOptions {
             policy,
             keyring: Some(Arc::new(keyring)),
@@ -77,16 +91,25 @@ impl OutageGateway {
             ..RawGatewayOptions::default()
         };
         let gateway = RawGateway::open_on(&provider, Arc::new(gated), options);
-        Self { gateway, outage, calls, _folder: folder }
+        Self { gateway, outage, is_revoked, requests, _folder: folder }
     }
 
     fn call_count(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
+        self.requests.lock().unwrap().len()
     }
 
-    async fn send_as(&self, key: &str, body: &str) -> crate::house::RawResponse {
+    /// Returns how many requests with this text the provider received.
+    pub(crate) fn forwarded_count(&self, text: &str) -> usize {
+        self.requests.lock().unwrap().iter().filter(|request| request.contains(text)).count()
+    }
+
+    async fn send_as(&self, key: &str, body: &str) -> RawResponse {
+        self.send_to("/v1/messages", key, body).await
+    }
+
+    pub(crate) async fn send_to(&self, path: &str, key: &str, body: &str) -> RawResponse {
         let gateway = &self.gateway;
-        let request = gateway.request("/v1/messages", "", body);
+        let request = gateway.request(path, "", body);
         let mut stream = gateway.connect(&request.replace("tl_any", key)).await;
         crate::house::read_response(&mut stream).await
     }
@@ -97,11 +120,20 @@ impl OutageGateway {
     }
 
     /// Waits until the gateway is ready. Readiness is checked once a second.
-    async fn recovers(&self) {
+    pub(crate) async fn recovers(&self) {
         while self.ready().await.0 != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// Returns the provider's response to a request.
+fn answer_to(request: &str) -> String {
+    if !request.contains(r#""stream":true"#) {
+        return http_response("200 OK", "application/json", ANSWER);
+    }
+    let (events, _) = STREAM.split_once("event: content_block_stop").unwrap();
+    [STREAM_HEAD, if request.contains(CUT) { events } else { STREAM }].concat()
 }
 
 /// Returns a conversation without its reasoning, so that the gateway must look up the reasoning in
@@ -302,6 +334,54 @@ async fn cached_keys_work_during_an_outage_and_others_do_not() {
     fixture.recovers().await;
     for key in ["tl_one", "tl_two", "tl_budget"] {
         assert_eq!(fixture.send_as(key, &hello()).await.status, 200, "{key}");
+    }
+    fixture.gateway.close().await;
+}
+
+/// The store cannot confirm a key that was revoked while the store was down, so the key is refused
+/// after the grace. When the store responds again, the key is invalid.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_revoked_during_an_outage_is_refused_after_the_grace() {
+    let policy = StorePolicy { key_grace: Duration::from_secs(1), ..StorePolicy::default() };
+    let fixture = OutageGateway::open(policy, false).await;
+    assert_eq!(fixture.send_as("tl_one", &hello()).await.status, 200);
+    fixture.outage.set(true, true);
+    fixture.is_revoked.store(true, Ordering::SeqCst);
+    let refused = loop {
+        let response = fixture.send_as("tl_one", &hello()).await;
+        if response.status != 200 {
+            break response;
+        }
+    };
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.head.contains("retry-after: 5"), "{}", refused.head);
+    // Successful requests during the outage do not extend the grace.
+    let calls = fixture.call_count();
+    assert_eq!(fixture.send_as("tl_one", &hello()).await.status, 503);
+    assert_eq!(fixture.call_count(), calls, "an unchecked request was forwarded");
+    fixture.outage.set(false, false);
+    fixture.recovers().await;
+    assert_eq!(fixture.send_as("tl_one", &hello()).await.status, 401);
+    assert_eq!(fixture.call_count(), calls, "a request with a revoked key was forwarded");
+    fixture.gateway.close().await;
+}
+
+/// A response that the provider cut is not captured. If its call record cannot be stored either,
+/// the gateway counts the response as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_response_without_a_stored_record_is_counted_as_lost() {
+    let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    let lost = "throughline_capture_failures_total";
+    for (is_down, count, outcome) in [(false, "0", "none"), (true, "1", "lost")] {
+        fixture.outage.set(is_down, is_down);
+        let known = fixture.gateway.lines.calls().len();
+        let body = question("claude-sonnet-4-5", true).replace("Hello", CUT);
+        let response = fixture.send_as("tl_any", &body).await;
+        assert!(response.body.contains("Hello there"), "{response:?}");
+        until(|| fixture.gateway.lines.calls().len() > known).await;
+        let line = fixture.gateway.lines.calls().pop().unwrap();
+        assert!(line.contains(&format!(r#""capture":"{outcome}""#)), "{line}");
+        assert_eq!(fixture.gateway.metric(lost).await, count, "{line}");
     }
     fixture.gateway.close().await;
 }

@@ -66,6 +66,16 @@ impl RawProvider {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        Self::with_request_handler(move |_, stream| act(stream)).await
+    }
+
+    /// Reads each request, then passes the request's text and the connection to `act`.
+    pub(crate) async fn with_request_handler<F>(
+        act: impl Fn(String, TcpStream) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let open = Arc::new(AtomicUsize::new(0));
@@ -76,8 +86,8 @@ impl RawProvider {
                 let (act, open) = (Arc::clone(&act), Arc::clone(&counted));
                 open.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(async move {
-                    if read_request(&mut stream).await.is_some() {
-                        act(stream).await;
+                    if let Some(request) = read_request(&mut stream).await {
+                        act(String::from_utf8_lossy(&request).into_owned(), stream).await;
                     }
                     open.fetch_sub(1, Ordering::SeqCst);
                 });
