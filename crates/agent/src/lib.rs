@@ -34,7 +34,7 @@ pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
 pub use crate::input::{Input, ModelAnswer, OpenCalls, RunInput, ToolCompletion};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{Narrator, narrate, sentence};
-pub use crate::permit::{CallDenial, CallPermit, PermitFuture};
+pub use crate::permit::{CallDenial, CallGrant, CallPermit, PermitFuture};
 pub use crate::plan::MANAGE_TODO_LIST;
 pub use crate::ports::Ports;
 pub use crate::progress::{

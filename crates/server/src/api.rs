@@ -5,7 +5,7 @@
 //! | `error.rs` | errors in Letta's format |
 //! | `responses.rs` | responses from serialized types and from channels; types for schemas |
 //! | `drives.rs`, `sweep.rs` | tasks that drive runs; recovery of runs without a driver |
-//! | `permits.rs` | check of a run's key before every model call |
+//! | `permits.rs` | limits of a run's key, checked and reserved before every model call |
 //! | `run_note.rs` | the note that the API stores with each run it starts |
 //! | `summary.rs` | cached summaries of runs |
 //! | `proofs.rs` | limits on concurrent proofs of the Journal |

@@ -12,6 +12,7 @@
 //! | `meter.rs` | the usage ledger: in memory at once, in the shared store after about 1 s |
 //! | `allowance.rs` | the limits of a key, and the errors when they are reached |
 //! | `budget.rs`, `budget/` | budgets and rates that hold over all nodes |
+//! | `estimate.rs` | the estimated usage of a request |
 //! | `rate_window.rs` | the requests of a key in the last minute, on this node |
 //! | `metrics.rs` | all metrics, for Prometheus and in OpenTelemetry's conventions |
 //! | `log.rs` | one line for each call |
@@ -27,6 +28,7 @@ mod allowance;
 mod body;
 mod budget;
 mod cpu_pool;
+mod estimate;
 mod fair_pool;
 mod log;
 mod memory;
@@ -51,8 +53,11 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, read_body};
 pub use crate::telemetry::budget::{BudgetAlerts, budget_log, budget_reset};
-pub(crate) use crate::telemetry::budget::{BudgetDenial, BudgetLimit, BudgetUnit};
+pub(crate) use crate::telemetry::budget::{
+    BudgetDenial, BudgetLimit, BudgetReservation, BudgetUnit,
+};
 pub(crate) use crate::telemetry::cpu_pool::{CpuPool, LARGE};
+pub(crate) use crate::telemetry::estimate::{BYTES_OF_A_TOKEN, estimate_usage};
 pub(crate) use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 pub use crate::telemetry::log::{Level, Log, NullLog};
@@ -62,7 +67,7 @@ pub use crate::telemetry::metrics::ReloadKind;
 pub(crate) use crate::telemetry::metrics::{Metrics, MetricsFormat};
 pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
-pub(crate) use crate::telemetry::scope::{BYTES_OF_A_TOKEN, RequestScope};
+pub(crate) use crate::telemetry::scope::RequestScope;
 pub use crate::telemetry::sockets::SocketLimits;
 pub(crate) use crate::telemetry::sockets::{SocketPhase, SocketPool};
 pub use crate::telemetry::trace::CallTraces;

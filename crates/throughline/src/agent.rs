@@ -14,15 +14,15 @@ use throughline_store::Journal;
 
 pub use throughline_agent::{
     ASK_USER_QUESTION, Action, AgentConfig, AgentKind, AgentLimits, Agents, AskUser, BreakerConfig,
-    BreakerState, CallDenial, CallPermit, ContextPolicy, Decision, EphemeralMessage, FunctionTool,
-    GET_TOOL_RESPONSE, Gate, GateAttempts, GateRule, Handoff, HumanInTheLoop, HumanRequest,
-    HumanRequestKind, Input, InvalidConfig, InvalidSnapshot, LengthTokenCounter, Listener,
-    MANAGE_TODO_LIST, ModelAnswer, ModelUsage, Narrator, OpenCall, OpenCalls, OutputContract,
-    PermitFuture, Phase, PlacedMessage, Ports, Progress, Purpose, ReflectionState, Refusal,
-    RefusalKind, ResolvedRun, RunCommand, RunError, RunInput, RunRequest, RunSpec, RunStatus,
-    Runner, RuntimeProfile, Snapshot, Stage, StartedRun, State, Tool, ToolAnswer, ToolCompletion,
-    ToolContext, ToolFuture, ToolRun, ToolSpec, UnknownOutcome, UsageTotals, Watcher, Window,
-    WindowItem, function_tool, narrate, parse_snapshot, schema_of, sentence, step,
+    BreakerState, CallDenial, CallGrant, CallPermit, ContextPolicy, Decision, EphemeralMessage,
+    FunctionTool, GET_TOOL_RESPONSE, Gate, GateAttempts, GateRule, Handoff, HumanInTheLoop,
+    HumanRequest, HumanRequestKind, Input, InvalidConfig, InvalidSnapshot, LengthTokenCounter,
+    Listener, MANAGE_TODO_LIST, ModelAnswer, ModelUsage, Narrator, OpenCall, OpenCalls,
+    OutputContract, PermitFuture, Phase, PlacedMessage, Ports, Progress, Purpose, ReflectionState,
+    Refusal, RefusalKind, ResolvedRun, RunCommand, RunError, RunInput, RunRequest, RunSpec,
+    RunStatus, Runner, RuntimeProfile, Snapshot, Stage, StartedRun, State, Tool, ToolAnswer,
+    ToolCompletion, ToolContext, ToolFuture, ToolRun, ToolSpec, UnknownOutcome, UsageTotals,
+    Watcher, Window, WindowItem, function_tool, narrate, parse_snapshot, schema_of, sentence, step,
 };
 pub use throughline_core::{Clock, CostEstimator, IdGenerator};
 

@@ -13,6 +13,7 @@ use throughline_json::Name;
 use throughline_spec::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
 
 use crate::input::{ModelAnswer, RunInput};
+use crate::permit::CallGrant;
 use crate::progress::{Purpose, item_id};
 use crate::run::replay::replay_event;
 use crate::run::{EventEmitter, Runner};
@@ -40,10 +41,12 @@ impl ModelCall {
     /// Requests a permit, calls the model and returns the input for the next step.
     pub(crate) async fn send(self, call: Call) -> RunInput {
         let purpose = self.purpose;
-        if let Some(permit) = &self.runner.permit
-            && let Err(denial) = permit.permit(&self.name, purpose).await
-        {
-            return RunInput::Denied { purpose, denial };
+        let mut grant: Box<dyn CallGrant> = Box::new(());
+        if let Some(permit) = &self.runner.permit {
+            match permit.permit(&self.name, purpose, &call).await {
+                Ok(granted) => grant = granted,
+                Err(denial) => return RunInput::Denied { purpose, denial },
+            }
         }
         let began = self.runner.clock.now();
         let ids = |is_selected: fn(&Item) -> bool| -> HashSet<ItemId> {
@@ -54,7 +57,10 @@ impl ModelCall {
         let peers = ids(is_peer_item);
         let response = match self.model.send(call).await {
             Ok(response) => response,
-            Err(error) => return RunInput::Failed { purpose, error, streamed: false },
+            Err(error) => {
+                grant.settle(None);
+                return RunInput::Failed { purpose, error, streamed: false };
+            }
         };
         let mut fates = response.fates;
         for fate in fates.iter_mut().filter(|fate| peers.contains(&fate.item)) {
@@ -75,6 +81,7 @@ impl ModelCall {
                 Some(Ok(Event::Ended(reply))) => {
                     let took = self.runner.clock.now().duration_since(began).as_millis();
                     let (reply, took_ms) = (*reply, u64::try_from(took).unwrap_or(0));
+                    grant.settle(Some(&reply));
                     let streamed = streamed && reply.stop != StopReason::Tools;
                     let cost = self.cost(&reply);
                     let answer =
@@ -87,6 +94,7 @@ impl ModelCall {
                     prompted.insert(index);
                 }
                 Some(Ok(Event::Delta { index, delta })) => {
+                    grant.add_received(delta_bytes(&delta));
                     streamed |= self.emit(index, &delta, prompted.contains(&index)).await;
                 }
                 Some(Ok(Event::Failed(failure))) => break model_error(&failure),
@@ -138,6 +146,13 @@ impl ModelCall {
         };
         self.emitter.emit(&event).await;
         matches!(delta, Delta::Text(_))
+    }
+}
+
+fn delta_bytes(delta: &Delta) -> usize {
+    match delta {
+        Delta::Text(text) | Delta::Thought(text) | Delta::Args(text) => text.len(),
+        Delta::ArgsAt { value, .. } => value.as_str().len(),
     }
 }
 

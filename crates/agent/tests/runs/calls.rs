@@ -1,13 +1,14 @@
 //! Tests for the reflection limit, and for the permit that every model call needs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use throughline_agent::{
-    AgentConfig, CallDenial, CallPermit, PermitFuture, Purpose, RunCommand, RunStatus, ToolSpec,
+    AgentConfig, CallDenial, CallGrant, CallPermit, PermitFuture, Purpose, RunCommand, RunStatus,
+    ToolSpec,
 };
-use throughline_core::{ModelErrorKind, Store as _};
+use throughline_core::{Call, ModelErrorKind, Reply, Store as _};
 use throughline_json::Json;
 use throughline_spec::RunEvent;
 
@@ -54,7 +55,7 @@ async fn reflection_cap_counts_calls_that_fail_repeat_or_are_empty() {
 struct CountingPermit(AtomicU64);
 
 impl CallPermit for CountingPermit {
-    fn permit<'a>(&'a self, _: &'a str, _: Purpose) -> PermitFuture<'a> {
+    fn permit<'a>(&'a self, _: &'a str, _: Purpose, _: &'a Call) -> PermitFuture<'a> {
         let remaining = self
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1));
@@ -64,7 +65,9 @@ impl CallPermit for CountingPermit {
             actual: 0.11,
             message: "the key has used up its budget: use another one".into(),
         };
-        Box::pin(async move { remaining.map(drop).map_err(|_| denial) })
+        Box::pin(async move {
+            remaining.map(|_| Box::new(()) as Box<dyn CallGrant>).map_err(|_| denial)
+        })
     }
 }
 
@@ -101,6 +104,61 @@ async fn denied_call_ends_the_run_like_a_limit() {
         let phase = format!("{:?}", state.progress.phase);
         assert!(phase.contains("limit reached: keyBudget: the key has used up"), "{phase}");
     }
+}
+
+/// Permit that records how each call ended.
+#[derive(Clone, Default)]
+struct RecordingPermit(Arc<Mutex<Vec<&'static str>>>);
+
+struct RecordingGrant {
+    ends: RecordingPermit,
+    has_received: bool,
+    is_settled: bool,
+}
+
+impl CallPermit for RecordingPermit {
+    fn permit<'a>(&'a self, _: &'a str, _: Purpose, _: &'a Call) -> PermitFuture<'a> {
+        let grant = RecordingGrant { ends: self.clone(), has_received: false, is_settled: false };
+        Box::pin(async move { Ok(Box::new(grant) as Box<dyn CallGrant>) })
+    }
+}
+
+impl CallGrant for RecordingGrant {
+    fn add_received(&mut self, bytes: usize) {
+        self.has_received |= bytes > 0;
+    }
+
+    fn settle(mut self: Box<Self>, reply: Option<&Reply>) {
+        self.is_settled = true;
+        self.ends.0.lock().unwrap().push(match reply {
+            Some(_) if self.has_received => "answered",
+            Some(_) => "answered without deltas",
+            None => "failed",
+        });
+    }
+}
+
+impl Drop for RecordingGrant {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.ends.0.lock().unwrap().push("interrupted");
+        }
+    }
+}
+
+#[tokio::test]
+async fn grant_is_settled_when_its_call_ends() {
+    let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("look", "{}")]),
+        1 => ScriptedAnswer::Fails(ModelErrorKind::Other),
+        _ => ScriptedAnswer::Text("done"),
+    });
+    let mut scene = Scene::new(models, vec![ToolSpec::new("look").idempotent()]).await;
+    let ends = RecordingPermit::default();
+    scene.runner.permit = Some(Arc::new(ends.clone()));
+    let (_, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    assert_eq!(status, RunStatus::Failed);
+    assert_eq!(*ends.0.lock().unwrap(), ["answered", "failed"]);
 }
 
 #[expect(clippy::disallowed_methods, reason = "the wait is measured by a monotonic clock")]

@@ -1,20 +1,19 @@
 //! Tasks that drive runs. A run belongs to the store, not to its task, so another process can take
 //! over the run.
 //!
-//! When a model replies in a run that this process drives, the usage is charged to the key that
-//! started the run. Every model call is checked against that key. Each tenant has a share of the
-//! runs that are driven at once. When a tenant's share is full, its resumed runs wait and its new
-//! runs are refused, so one tenant cannot delay another.
+//! Every model call of a run is checked against the key that started the run. The call reserves its
+//! estimated usage from the limits of that key and is charged to that key. Each tenant has a share
+//! of the runs that are driven at once. When a tenant's share is full, its resumed runs wait and its
+//! new runs are refused, so one tenant cannot delay another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use throughline_agent::{AgentConfig, CallPermit, Listener, Runner};
-use throughline_core::{LogId, Tenant, Usage};
+use throughline_agent::{AgentConfig, Runner};
+use throughline_core::{LogId, Tenant};
 use throughline_json::Name;
-use throughline_spec::{RunEvent, UsageEvent};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -24,7 +23,6 @@ use crate::api::RunNote;
 use crate::api::error::ApiError;
 use crate::api::permits::{Accounts, RunPermit};
 use crate::sync::lock;
-use crate::telemetry::{Telemetry, UsageAmount, UsageKey};
 
 /// The `retry-after` for a tenant with too many runs.
 const RUNS_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -224,17 +222,8 @@ impl RunPool {
         if let Some(accounts) = accounts {
             // A run whose key cannot be read is not driven: it could exceed the limits of that key.
             let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return };
-            let key = RunNote::parse(&casting).key;
-            hand.permit = key.clone().map(|key| {
-                let (accounts, tenant) = (Arc::clone(&accounts), tenant.clone());
-                Arc::new(RunPermit { accounts, tenant, key }) as Arc<dyn CallPermit>
-            });
-            hand.listener = Some(Arc::new(UsageCharger {
-                book: Arc::clone(&accounts.operations),
-                tenant: tenant.clone(),
-                key,
-                besides: hand.listener.take(),
-            }));
+            let (tenant, key) = (tenant.clone(), RunNote::parse(&casting).key);
+            hand.permit = Some(Arc::new(RunPermit { accounts, tenant, key }));
         }
         // The outcome is ignored: clients read the run's state from the store.
         drop(hand.drive(tenant, run).await);
@@ -250,48 +239,5 @@ impl RunPool {
         let rest = async { while tasks.join_next().await.is_some() {} };
         drop(timeout(patience, rest).await);
         tasks.shutdown().await;
-    }
-}
-
-/// Charges each stored model reply at the price of the provider that returned it.
-struct UsageCharger {
-    book: Arc<Telemetry>,
-    tenant: Tenant,
-    /// The key that started the run.
-    key: Option<Name>,
-    /// The previously configured listener, which still receives every event.
-    besides: Option<Arc<dyn Listener>>,
-}
-
-impl UsageCharger {
-    fn charge(&self, event: &UsageEvent) {
-        let (Some(used), Some(provider), Some(model)) =
-            (&event.usage, &event.account, &event.asked)
-        else {
-            return;
-        };
-        let usage = Usage {
-            input: used.input_tokens.unwrap_or(0),
-            cached: used.cached_input_tokens.unwrap_or(0),
-            written: 0,
-            output: used.output_tokens.unwrap_or(0),
-            thought: used.reasoning_tokens.unwrap_or(0),
-        };
-        let meter = &self.book.meter;
-        let used = UsageAmount::for_one_call(usage, meter.price(provider, model));
-        let (provider, model) = (provider.clone(), model.clone());
-        let (tenant, key) = (self.tenant.clone(), self.key.clone());
-        meter.charge_unreserved(UsageKey { tenant, key, provider, model }, &used);
-    }
-}
-
-impl Listener for UsageCharger {
-    fn on_event(&self, run: &Name, event: &RunEvent) {
-        if let RunEvent::Usage(event) = event {
-            self.charge(event);
-        }
-        if let Some(besides) = &self.besides {
-            besides.on_event(run, event);
-        }
     }
 }

@@ -127,24 +127,37 @@ impl Meter {
         estimate: Usage,
         is_repeated: bool,
     ) -> GatewayResult<Option<BudgetReservation>> {
-        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(None) };
-        let limits = limits_of(allowance);
-        if limits.is_empty() {
-            return Ok(None);
-        }
         let price = self.price(&reached.charged_provider(), &reached.model);
         let mut need = UsageAmount::for_one_call(estimate, price);
         need.calls = u64::from(!is_repeated);
+        let reserved = self.reserve_amount(admission, &need).await?;
+        reserved.map_err(|(_, problem)| problem)
+    }
+
+    /// Reserves an amount from all limits of a key, or returns the limit that is reached, with the
+    /// error for the caller. Fails if the key has a budget and the store fails.
+    pub(crate) async fn reserve_amount(
+        &self,
+        admission: &Admission,
+        need: &UsageAmount,
+    ) -> GatewayResult<Result<Option<BudgetReservation>, (BudgetDenial, GatewayError)>> {
+        let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(Ok(None)) };
+        let limits = limits_of(allowance);
+        if limits.is_empty() {
+            return Ok(Ok(None));
+        }
         self.budgets.set_soft_percent(tenant, id, allowance.soft_percent);
         let reserved = async {
             let before = self.used_before(tenant, id).await?;
-            self.budgets.reserve((tenant, id), &limits, &need, &before).await
+            self.budgets.reserve((tenant, id), &limits, need, &before).await
         };
         match reserved.await {
-            Ok(reserved) => reserved.map(Some).map_err(|denial| self.refusal(id, denial)),
+            Ok(reserved) => {
+                Ok(reserved.map(Some).map_err(|denial| (denial, self.refusal(id, denial))))
+            }
             Err(error) if allowance.is_budget() => Err(unread(&error)),
             // Each node still counts the requests of the last minute.
-            Err(_) => Ok(None),
+            Err(_) => Ok(Ok(None)),
         }
     }
 

@@ -6,9 +6,9 @@
 //! nodes never exceed a limit together with the recorded usage, because every grant is written
 //! under the condition that no other node has written since the last read.
 //!
-//! Usage exceeds a limit only if calls use more than was estimated, and by model calls of agent
-//! runs: they reserve nothing, and are checked before and charged after the call. If a node crashes,
-//! its lease expires after 30 seconds, and other nodes can use the unused part again.
+//! Model calls of agent runs reserve in the same way. Usage exceeds a limit only if calls use more
+//! than was estimated. If a node crashes, its lease expires after 30 seconds, and other nodes can
+//! use the unused part again.
 //!
 //! | file | contents |
 //! |---|---|
@@ -177,14 +177,6 @@ impl Budgets {
         let _turn = budget.turn.lock().await;
         self.refresh(tenant, key, &budget).await?;
         Ok(used_up().flatten().map_or(Ok(()), Err))
-    }
-
-    /// Adds usage that was not reserved, such as a model call of a run.
-    pub(crate) fn spend(&self, tenant: &Tenant, key: &Name, used: &UsageAmount) {
-        let known = lock(&self.keys).get(&(tenant.clone(), key.clone())).cloned();
-        if let Some(budget) = known {
-            lock(&budget.slice).spend(used, self.now());
-        }
     }
 
     /// Sets the share of a key's budgets, in percent, at which an alert is sent.

@@ -86,14 +86,6 @@ impl Meter {
         self.budgets.now()
     }
 
-    /// Adds the usage of a model call of a run, which was not reserved.
-    pub(crate) fn charge_unreserved(&self, key: UsageKey, used: &UsageAmount) {
-        if let Some(id) = &key.key {
-            self.budgets.spend(&key.tenant, id, used);
-        }
-        self.charge(key, used);
-    }
-
     /// Returns the version of the price table.
     pub(crate) fn prices(&self) -> &str {
         self.prices.version()

@@ -17,15 +17,13 @@ use crate::object::object;
 use crate::records::StoreResult;
 use crate::sync::lock;
 use crate::telemetry::budget::BudgetReservation;
+use crate::telemetry::estimate::BYTES_OF_A_TOKEN;
 use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::memory::MemoryReservation;
 use crate::telemetry::metrics::CallFacts;
 use crate::telemetry::trace::TraceContext;
 use crate::telemetry::usage::{UsageAmount, UsageKey};
 use crate::telemetry::{Telemetry, log};
-
-/// Assumed bytes per token if the provider reports no token count.
-pub(crate) const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Collects the facts of one request. Every task of the request holds a reference and
 /// [ends](Self::end) that reference. The last task to end reports the request; if the tasks are

@@ -387,12 +387,12 @@ async fn usage_of_a_forgotten_lease_counts_once() {
     assert_eq!(status(&store, &clock, limit).await, (45, 0), "a call after the pause");
     clock.advance(Duration::from_mins(11));
     call_two(10).await;
-    one.spend(&"acme".into(), &KEY.into(), &amount(7));
+    reserve(&one, limit, 7).await.unwrap().settle(&amount(7));
     one.report(true).await.unwrap();
-    assert_eq!(status(&store, &clock, limit).await, (62, 0), "a run after the pause");
+    assert_eq!(status(&store, &clock, limit).await, (62, 0), "a call after the second pause");
     // A call that lasts longer than the log remembers the lease.
     let call = reserve(&one, limit, 20).await.unwrap();
-    one.spend(&"acme".into(), &KEY.into(), &amount(1));
+    reserve(&one, limit, 1).await.unwrap().settle(&amount(1));
     one.report(true).await.unwrap();
     clock.advance(Duration::from_mins(11));
     call_two(10).await;

@@ -108,12 +108,6 @@ impl BudgetSlice {
         if self.limits != limits {
             self.limits = limits.to_vec();
             self.before = Some(*before);
-            if self.seen.is_some() {
-                // `before` includes what runs have used of totals that the log does not contain.
-                let new = self.limits.iter().filter(|limit| self.base(limit).is_some());
-                let new: Vec<Name> = new.map(BudgetLimit::name).collect();
-                self.rows.retain(|(limit, _), row| row.reserved > 0 || !new.contains(limit));
-            }
             for row in self.rows.values_mut() {
                 row.granted = row.spent + row.reserved;
             }
@@ -204,14 +198,6 @@ impl BudgetSlice {
         }
     }
 
-    /// Adds usage that was not reserved.
-    pub(super) fn spend(&mut self, used: &UsageAmount, at: Timestamp) {
-        for limit in self.limits.clone() {
-            let row = self.rows.entry(self.limit_window(&limit, at)).or_default();
-            row.spent = row.spent.saturating_add(limit.unit.of(used));
-        }
-    }
-
     /// Prepares the slice for a change of the lease. A lease that has expired and is not in use
     /// gets a new name, and so does a lease that the log has forgotten: with the old name, the log
     /// would count the reported usage again.
@@ -221,8 +207,7 @@ impl BudgetSlice {
         if self.lease.is_empty() || (is_expired && !is_in_use) {
             self.leases += 1;
             self.lease = Name::from(format!("{node}-{}", self.leases));
-            // Usage of runs before the first lease stays in the rows.
-            self.rows.retain(|_, row| row.spent > 0 && self.leases == 1);
+            self.rows.clear();
         } else if !self.account.has_lease(&self.lease)
             && self.rows.values().any(|row| row.reported > 0)
         {

@@ -1,5 +1,6 @@
 //! Tests that runs are limited by the key that started them and by the operator's caps.
 
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use throughline_testkit::figure;
 use tokio::sync::oneshot;
 
 use crate::harness::begin;
+use crate::house::{ANSWER, RawProvider, http_response};
 use crate::letta::scene::{AgentGateway, MODEL};
 
 /// Sends a request with a key, checks that the request succeeds, and returns the response.
@@ -55,66 +57,205 @@ async fn reason(gateway: &AgentGateway, key: &str, run: &str) -> String {
     last["reason"].as_str().unwrap().to_owned()
 }
 
+/// Returns the usage of a key.
+async fn usage(gateway: &AgentGateway, key: &str) -> Value {
+    request_as(gateway, key, "GET", "/v1/throughline/usage", &json!(null)).await
+}
+
+/// Returns the cost of all calls of a key in millionths of a dollar.
+async fn spent(gateway: &AgentGateway, key: &str) -> u64 {
+    usage(gateway, key).await["used"]["micro_usd"].as_u64().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn key_limits_end_a_run_within_one_call_of_its_budget() {
+async fn key_limits_end_a_run_before_it_exceeds_its_budget() {
     let gateway = AgentGateway::open().await;
-    let ada = agent(&gateway, "us.tenth").await;
+    gateway.keys.set_budget("us.half", 500_000);
+    let ada = agent(&gateway, "us.half").await;
     let path = format!("/v1/agents/{ada}/messages");
     let response =
-        request_as(&gateway, "us.tenth", "POST", &path, &user_message("The weather, forever."))
+        request_as(&gateway, "us.half", "POST", &path, &user_message("The weather, forever."))
             .await;
     assert_eq!(response["stop_reason"]["stop_reason"], "insufficient_credits", "{response}");
     let calls = gateway.model_calls.load(Ordering::SeqCst);
-    let used = request_as(&gateway, "us.tenth", "GET", "/v1/throughline/usage", &json!(null)).await;
-    let spent = used["used"]["micro_usd"].as_u64().unwrap();
-    figure(
-        "a run with a budget of $0.10",
-        format!("{calls} calls, {spent} millionths of a dollar"),
-    );
-    assert!((100_000..=110_000).contains(&spent), "{used}");
-    assert_eq!(calls, 10);
+    let used = spent(&gateway, "us.half").await;
+    figure("a run with a budget of $0.50", format!("{calls} calls, {used} millionths of a dollar"));
+    assert!(calls > 0 && used <= 500_000, "{calls} calls used {used}");
+    assert_eq!(used, calls * 10_000, "every call is charged once");
     let run = response["messages"][0]["run_id"].as_str().unwrap();
-    let reason = reason(&gateway, "us.tenth", run).await;
-    assert!(
-        reason.starts_with("limit reached: keyBudget: the key us.tenth has used up"),
-        "{reason}"
-    );
-    // The next message with that key is refused before a run starts.
-    let (status, body) = gateway.send("us.tenth", "POST", &path, &user_message("Hello")).await;
+    let reason = reason(&gateway, "us.half", run).await;
+    let expected = "limit reached: keyBudget: the budget of $0.50 of the key us.half has $";
+    assert!(reason.starts_with(expected) && reason.contains("this call may use"), "{reason}");
+    // After the budget was raised, the conversation continues where it ended.
+    let tools = gateway.ran.lock().unwrap().len();
+    gateway.keys.set_budget("us.half", 10_000_000);
+    let response =
+        request_as(&gateway, "us.half", "POST", &path, &user_message("What did they say?")).await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn", "{response}");
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), calls + 1);
+    assert_eq!(gateway.ran.lock().unwrap().len(), tools, "no tool runs again");
+    let history = request_as(&gateway, "us.half", "GET", &path, &json!(null)).await.to_string();
+    assert!(history.contains("get_weather"), "{history}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_limits_refuse_a_message_after_the_budget_is_spent() {
+    let gateway = AgentGateway::open().await;
+    gateway.keys.set_budget("us.half", 500_000);
+    let ada = agent(&gateway, "us.half").await;
+    let path = format!("/v1/agents/{ada}/messages");
+    // The call uses more than was estimated.
+    request_as(&gateway, "us.half", "POST", &path, &user_message("An expensive one")).await;
+    assert_eq!(spent(&gateway, "us.half").await, 500_000);
+    let (status, body) = gateway.send("us.half", "POST", &path, &user_message("Hello")).await;
     assert_eq!(status, 402, "{}", String::from_utf8_lossy(&body));
-    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), calls);
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_limits_charge_a_cancelled_call_by_its_estimate() {
+    let gateway = AgentGateway::open().await;
+    gateway.keys.set_budget("us.half", 500_000);
+    let ada = agent(&gateway, "us.half").await;
+    let path = format!("/v1/agents/{ada}/messages");
+    let run = format!("{path}/async");
+    let run = request_as(&gateway, "us.half", "POST", &run, &user_message("slow")).await;
+    while gateway.model_calls.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let before = usage(&gateway, "us.half").await;
+    assert_eq!(before["used"]["calls"], 0, "{before}");
+    assert!(before["budgets"][0]["reserved"].as_u64().unwrap() > 0, "{before}");
+    request_as(&gateway, "us.half", "POST", &format!("{path}/cancel"), &json!({})).await;
+    ended(&gateway, "us.half", run["id"].as_str().unwrap()).await;
+    // The model call is stopped after the end of the run is stored.
+    let after = loop {
+        let usage = usage(&gateway, "us.half").await;
+        if usage["budgets"][0]["used"] != 0 {
+            break usage;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(after["used"]["calls"], 1, "{after}");
+    let cost = after["used"]["micro_usd"].as_u64().unwrap();
+    assert_eq!(after["budgets"][0]["used"], cost, "{after}");
+    assert!(cost > 0, "{after}");
+}
+
+/// Sends model calls with a key until its budget does not cover another one. Returns the number of
+/// successful calls.
+async fn call_until_spent(gateway: &AgentGateway, key: &str) -> u64 {
+    let text = "word ".repeat(200);
+    let body = json!({"model": MODEL, "max_tokens": 100,
+        "messages": [{"role": "user", "content": text}]});
+    let mut calls = 0;
+    loop {
+        let (status, response) = gateway.send(key, "POST", "/v1/messages", &body).await;
+        match status {
+            200 => calls += 1,
+            402 => return calls,
+            // Other calls have reserved the rest.
+            429 => tokio::time::sleep(Duration::from_millis(20)).await,
+            _ => panic!("{status}: {}", String::from_utf8_lossy(&response)),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_runs_and_calls_never_exceed_a_budget() {
+    const BUDGET: u64 = 1_500_000;
+    let provider =
+        RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await;
+    let gateway = AgentGateway::open().await.with_provider(&provider.url).await;
+    gateway.keys.set_budget("us.half", BUDGET);
+    let run = async || {
+        let path = format!("/v1/agents/{}/messages", agent(&gateway, "us.half").await);
+        let text = user_message("The weather, forever.");
+        let response = request_as(&gateway, "us.half", "POST", &path, &text).await;
+        assert_eq!(response["stop_reason"]["stop_reason"], "insufficient_credits", "{response}");
+        0
+    };
+    let call = async || call_until_spent(&gateway, "us.half").await;
+    let mut most = 0;
+    let watch = async {
+        loop {
+            let usage = usage(&gateway, "us.half").await;
+            let number = |name: &str| usage["budgets"][0][name].as_u64().unwrap();
+            let (used, reserved) = (number("used"), number("reserved"));
+            assert!(used + reserved <= BUDGET, "{usage}");
+            most = most.max(used + reserved);
+        }
+    };
+    let work = futures_util::future::join_all([
+        Box::pin(run()) as Pin<Box<dyn Future<Output = u64>>>,
+        Box::pin(run()),
+        Box::pin(run()),
+        Box::pin(run()),
+        Box::pin(call()),
+        Box::pin(call()),
+        Box::pin(call()),
+    ]);
+    let calls: u64 = tokio::select! {
+        calls = work => calls.iter().sum(),
+        () = watch => unreachable!("the watch does not end"),
+    };
+    let of_runs = gateway.model_calls.load(Ordering::SeqCst);
+    // A call of a client is charged after its response has ended.
+    let used = loop {
+        let used = usage(&gateway, "us.half").await["used"].clone();
+        if used["calls"].as_u64().unwrap() >= of_runs + calls {
+            break used["micro_usd"].as_u64().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let shown = format!(
+        "{of_runs} of runs, {calls} of clients, ${}.{:02}",
+        used / 1_000_000,
+        used / 10_000 % 100
+    );
+    figure("calls within a budget of $1.50", shown);
+    assert!(of_runs > 4 && calls > 3, "{of_runs} calls of runs, {calls} calls");
+    assert_eq!(used, (of_runs + calls) * 10_000, "every call is charged once");
+    assert!(used <= BUDGET && most <= BUDGET, "{used}, {most}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
     let gateway = AgentGateway::open().await;
+    gateway.keys.set_budget("us.half", 500_000);
     let reflection = json!({"cadence": "after_tool", "mode": "separate", "maxPerRun": 99});
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"],
         "throughline": {"reasoning": {"level": "high", "reflection": reflection}}});
-    let ada = request_as(&gateway, "us.tenth", "POST", "/v1/agents/", &body).await;
+    let ada = request_as(&gateway, "us.half", "POST", "/v1/agents/", &body).await;
     let ada = ada["id"].as_str().unwrap();
     let path = format!("/v1/agents/{ada}/messages");
-    // The budget covers ten calls. After this call, turns and reflections alternate, so the
-    // eleventh call is a reflection.
-    request_as(&gateway, "us.tenth", "POST", &path, &user_message("Hello")).await;
+    // After this call, turns and reflections alternate until the budget does not cover the next
+    // call.
+    request_as(&gateway, "us.half", "POST", &path, &user_message("Hello")).await;
     let response =
-        request_as(&gateway, "us.tenth", "POST", &path, &user_message("The weather, forever."))
+        request_as(&gateway, "us.half", "POST", &path, &user_message("The weather, forever."))
             .await;
     assert_eq!(response["stop_reason"]["stop_reason"], "insufficient_credits", "{response}");
     let run = response["messages"][0]["run_id"].as_str().unwrap();
     let journal = format!("/v1/throughline/runs/{run}/journal");
-    let journal = request_as(&gateway, "us.tenth", "GET", &journal, &json!(null)).await;
+    let journal = request_as(&gateway, "us.half", "GET", &journal, &json!(null)).await;
     let events = journal.as_array().unwrap().iter().map(|one| &one["data"]);
     let answers: Vec<bool> = events
         .filter(|event| event["type"] == "usage")
         .map(|event| event["purpose"] == "reflection")
         .collect();
-    assert_eq!(answers, [false, true, false, true, false, true, false, true, false]);
-    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 10);
+    let alternating: Vec<bool> = (0..answers.len()).map(|index| index % 2 == 1).collect();
+    assert_eq!(answers, alternating);
+    let calls = gateway.model_calls.load(Ordering::SeqCst);
+    assert!(calls > 2, "a reflection was allowed");
+    assert_eq!(calls, 1 + answers.len() as u64);
+    let used = spent(&gateway, "us.half").await;
+    assert!(used == calls * 10_000 && used <= 500_000, "{used}");
+    gateway.keys.set_budget("us.half", used);
     let summary = format!("/v1/conversations/{ada}/compact");
-    let (status, error) = gateway.send("us.tenth", "POST", &summary, &json!({})).await;
+    let (status, error) = gateway.send("us.half", "POST", &summary, &json!({})).await;
     assert_eq!(status, 402, "{}", String::from_utf8_lossy(&error));
-    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 10, "no summary was requested");
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), calls, "no summary was requested");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! A gateway with agents and scripted models, for two tenants.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -64,7 +65,7 @@ impl Model for ScriptedModel {
             action => action,
         };
         let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
-        let reply = match action {
+        let mut reply = match action {
             ScriptedAction::Fails => {
                 return Box::pin(async {
                     Err(ModelError::new(ModelErrorKind::Other, "it does not want to"))
@@ -82,6 +83,9 @@ impl Model for ScriptedModel {
                 self.reply(calls.collect(), StopReason::Tools, turn)
             }
         };
+        if user_text.contains("expensive") {
+            reply.usage.input = 5000;
+        }
         let events: Vec<_> = pieces(events_from_reply(&reply)).into_iter().map(Ok).collect();
         let is_slow = user_text.contains("slow");
         Box::pin(async move {
@@ -263,6 +267,8 @@ impl IdGenerator for SequentialIds {
 #[derive(Clone, Default)]
 pub(crate) struct RevocableKeys {
     revoked: Arc<Mutex<Vec<String>>>,
+    /// Budgets in millionths of a dollar.
+    budgets: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl RevocableKeys {
@@ -270,11 +276,17 @@ impl RevocableKeys {
         self.revoked.lock().unwrap().push(name.to_owned());
     }
 
+    /// Sets the budget of a key in millionths of a dollar.
+    pub(crate) fn set_budget(&self, name: &str, micro_usd: u64) {
+        self.budgets.lock().unwrap().insert(name.to_owned(), micro_usd);
+    }
+
     fn admission(&self, name: &str) -> Admission {
         if self.revoked.lock().unwrap().iter().any(|revoked| revoked == name) {
             return Admission::Refused;
         }
         let (tenant, kind) = name.split_once('.').unwrap_or((name, name));
+        let budget = self.budgets.lock().unwrap().get(name).copied();
         Admission::Key {
             tenant: Tenant::from(tenant),
             id: Name::from(name),
@@ -283,10 +295,7 @@ impl RevocableKeys {
                 "narrow" => vec!["claude-sonnet-*".into()],
                 _ => Vec::new(),
             },
-            allowance: Allowance {
-                micro_usd: (kind == "tenth").then_some(100_000),
-                ..Allowance::default()
-            },
+            allowance: Allowance { micro_usd: budget, ..Allowance::default() },
         }
     }
 }
@@ -378,6 +387,14 @@ impl AgentGateway {
         Self::on(journal, Arc::new(folder), RevocableKeys::default(), caps, pending()).await
     }
 
+    /// Starts another gateway on the same store, whose provider has this URL.
+    pub(crate) async fn with_provider(&self, url: &str) -> Self {
+        let (journal, folder) = (self.journal.clone(), Arc::clone(&self.folder));
+        // The runs of this gateway are driven here, even on a busy machine.
+        let caps = (RunCaps::default(), Duration::from_mins(1));
+        Self::at(url, journal, folder, self.keys.clone(), caps, pending()).await
+    }
+
     /// Opens a gateway with these run caps per tenant.
     pub(crate) async fn capped(caps: RunCaps) -> Self {
         let gateway = Self::open().await;
@@ -394,6 +411,18 @@ impl AgentGateway {
     }
 
     async fn on(
+        journal: Journal,
+        folder: Arc<Folder>,
+        keys: RevocableKeys,
+        caps: (RunCaps, Duration),
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        // Most tests do not call providers.
+        Self::at("http://127.0.0.1:1", journal, folder, keys, caps, stop).await
+    }
+
+    async fn at(
+        provider: &str,
         journal: Journal,
         folder: Arc<Folder>,
         keys: RevocableKeys,
@@ -414,9 +443,8 @@ impl AgentGateway {
             })),
             ..GatewayOptions::of(ReplayMode::Repair)
         };
-        // The tests do not call providers.
-        let unknown = Arc::new(upstream("http://127.0.0.1:1"));
-        let url = serve_on(journal.clone(), unknown, options, stop).await;
+        let provider = Arc::new(upstream(provider));
+        let url = serve_on(journal.clone(), provider, options, stop).await;
         Self { url, journal, ran, permits, keys, model_calls, folder }
     }
 
