@@ -102,6 +102,17 @@ impl Cluster {
         script(&["crash".as_ref(), &self.folder]);
     }
 
+    /// Restarts the server and keeps a copy of its data.
+    pub fn save(&self) {
+        script(&["save".as_ref(), &self.folder]);
+    }
+
+    /// Restarts the server with the data that [`Cluster::save`] kept. All later writes are lost, as
+    /// after a failover to a replica that has not received them.
+    pub fn restore(&self) {
+        script(&["restore".as_ref(), &self.folder]);
+    }
+
     /// Starts the server again after [`Cluster::crash`].
     pub fn resume(&self) {
         script(&["resume".as_ref(), &self.folder]);

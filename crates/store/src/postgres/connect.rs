@@ -16,6 +16,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Connection, Row, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::postgres::known::{KnownStore, UnusableStore};
 use crate::postgres::tls::PostgresTls;
 use crate::postgres::url::PostgresUrl;
 use crate::postgres::values::{Parameter, damaged, sql_row};
@@ -45,6 +46,8 @@ pub(super) struct Server {
     pub(super) is_pooler: bool,
     /// The parameter types of each statement. Used only with a pooler: see `pooler.rs`.
     pub(super) types: Mutex<HashMap<String, Arc<[Type]>>>,
+    /// What this process knows of the store. Every new connection is checked against it.
+    pub(super) known: Arc<KnownStore>,
 }
 
 /// SQL statement that makes acknowledged writes durable, even if the server's default is not
@@ -84,15 +87,22 @@ impl Server {
         if config.get_application_name().is_none() {
             config.application_name("throughline");
         }
+        let known = Arc::new(KnownStore::default());
+        let of_pool = Arc::clone(&known);
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let pool = Pool::builder(Manager::from_config(config.clone(), connector.clone(), manager))
             .max_size(readers.max(1))
             .post_create(Hook::async_fn(move |client, _| {
+                let known = Arc::clone(&of_pool);
                 Box::pin(async move {
                     if is_pooler {
                         return Ok(());
                     }
-                    client.batch_execute(DURABLE).await.map_err(HookError::Backend)
+                    client.batch_execute(DURABLE).await.map_err(HookError::Backend)?;
+                    known.check(client).await.map_err(|unusable| match unusable {
+                        UnusableStore::Failed(error) => HookError::Backend(error),
+                        UnusableStore::Replaced(problem) => HookError::message(problem.to_string()),
+                    })
                 })
             }))
             .runtime(Runtime::Tokio1)
@@ -101,7 +111,7 @@ impl Server {
             .build()
             .map_err(|error| StoreError::Database(Arc::new(error)))?;
         let types = Mutex::default();
-        Ok(Self { config, tls, connector, name, pool, connect_timeout, is_pooler, types })
+        Ok(Self { config, tls, connector, name, pool, connect_timeout, is_pooler, types, known })
     }
 
     /// Returns the URL without its password, for error messages.
@@ -122,11 +132,21 @@ impl Server {
         }
     }
 
-    /// Opens a connection and polls it in a background task until the client is dropped.
+    /// Opens a connection, checks that it leads to the store that this process opened, and polls it
+    /// in a background task until the client is dropped.
     pub(super) async fn client(&self) -> Result<Client> {
         let (client, connection) = self.connect().await?;
         tokio::spawn(async move { drop(connection.await) });
+        self.check(&client).await?;
         Ok(client)
+    }
+
+    /// Checks that a connection leads to the store that this process opened.
+    pub(super) async fn check(&self, client: &Client) -> Result<()> {
+        self.known.check(client).await.map_err(|unusable| match unusable {
+            UnusableStore::Failed(error) => self.error(error),
+            UnusableStore::Replaced(problem) => StoreError::Unreachable(self.name.clone(), problem),
+        })
     }
 
     pub(super) async fn pooled(&self) -> Result<deadpool_postgres::Object> {
@@ -137,9 +157,11 @@ impl Server {
                 self.name.clone(),
                 "timed out while waiting for a free connection".into(),
             ),
-            error @ (PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
-                StoreError::Database(Arc::new(error))
+            PoolError::PostCreateHook(HookError::Message(problem)) => {
+                StoreError::Unreachable(self.name.clone(), problem.into())
             }
+            PoolError::PostCreateHook(HookError::Backend(error)) => self.error(error),
+            error @ PoolError::NoRuntimeSpecified => StoreError::Database(Arc::new(error)),
         })
     }
 
@@ -196,6 +218,13 @@ impl Server {
                 StoreError::ReadOnly(self.name.clone())
             }
             _ if is_lost(&error) => self.unreachable(&error),
+            // The transaction was refused: see `pooler.rs`.
+            Some(code) if self.is_pooler && *code == SqlState::DIVISION_BY_ZERO => {
+                let problem = self.known.problem().unwrap_or_else(|| {
+                    "the pooler connects to several servers; use a pooler with one server".into()
+                });
+                StoreError::Unreachable(self.name.clone(), problem)
+            }
             _ => StoreError::Database(Arc::new(error)),
         }
     }

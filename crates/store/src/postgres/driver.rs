@@ -69,6 +69,10 @@ impl Driver for Postgres {
                 let transaction =
                     runtime.block_on(snapshot).map_err(|error| server.error(error))?;
                 let (runtime, transaction) = (&runtime, &transaction);
+                if server.is_pooler {
+                    // The pooler may have connected to another server since the client was opened.
+                    runtime.block_on(server.check(transaction.client()))?;
+                }
                 let has_packs = shared.has_packs.load(Ordering::Acquire);
                 if !has_packs {
                     runtime.block_on(shared.check_version(transaction.client()))?;

@@ -10,13 +10,14 @@
 //! primary key, and `salts` by a hash of the record. Ids come from sequences, and no foreign keys
 //! prevent partitioning. See `schema_1.sql`.
 //!
-//! The modules correspond to the modules of `sqlite`. `url`, `tls`, `connect` and `pooler` add the
-//! connections to the server.
+//! The modules correspond to the modules of `sqlite`. `url`, `tls`, `connect`, `known` and `pooler`
+//! add the connections to the server.
 
 mod commit;
 mod connect;
 mod copy;
 mod driver;
+mod known;
 mod pooler;
 mod protect;
 mod read;
@@ -27,9 +28,8 @@ mod values;
 mod wait;
 mod writer;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use throughline_core::{LogId, Receipt, StoreError, Tenant};
 use throughline_json::Name;
@@ -45,7 +45,7 @@ use crate::postgres::writer::PostgresJob;
 use crate::rejection::{Result, corrupt, invalid};
 use crate::row_mac::RowKey;
 use crate::sealed_batch::{SealedAppend, SealedBatch};
-use crate::sync::{blocking, lock};
+use crate::sync::blocking;
 use crate::waits::WaitRegistry;
 
 pub(crate) use crate::postgres::copy::{PostgresTarget, has_store};
@@ -68,7 +68,6 @@ struct Shared {
     signer: OnceLock<Arc<Signer>>,
     /// The key for row MACs, set once the store's keys are loaded.
     key: OnceLock<RowKey>,
-    tenants: Mutex<HashMap<Tenant, i64>>,
     waits: WaitRegistry,
     announcements: Announcements,
     /// Whether the schema has packs. A store of an earlier version that is opened read-only has
@@ -117,6 +116,12 @@ impl Postgres {
     pub(crate) async fn open(url: &str, options: &Options, writer: Name) -> Result<Self> {
         let (server, listen) = servers(url, options).await?;
         let version = schema::migrate(&server, options.create && !options.read_only).await?;
+        let client = server.client().await?;
+        let remembered = server.known.remember(&client, &writer).await;
+        remembered.map_err(|error| server.error(error))?;
+        // The first check finds out which server a pooler uses.
+        server.check(&client).await?;
+        drop(client);
         let shared = Arc::new(Shared {
             server,
             listen,
@@ -124,7 +129,6 @@ impl Postgres {
             durability: options.durability,
             signer: OnceLock::new(),
             key: OnceLock::new(),
-            tenants: Mutex::default(),
             waits: WaitRegistry::default(),
             announcements: Announcements::default(),
             has_packs: AtomicBool::new(version == schema::KNOWN),
@@ -186,13 +190,13 @@ impl Shared {
 
     /// Returns the tenant's id, if the tenant exists.
     async fn tenant(&self, tenant: &Tenant) -> Result<Option<i64>> {
-        if let Some(id) = lock(&self.tenants).get(tenant) {
-            return Ok(Some(*id));
+        if let Some(id) = self.server.known.tenant(tenant) {
+            return Ok(Some(id));
         }
         let sql = "SELECT id FROM tenants WHERE name = $1";
         let Some(row) = self.server.query_opt(sql, &[&&*tenant.0]).await? else { return Ok(None) };
         let id = row.get(0)?;
-        lock(&self.tenants).insert(tenant.clone(), id);
+        self.server.known.add_tenant(tenant, id);
         Ok(Some(id))
     }
 

@@ -60,6 +60,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJo
         connection: None,
         was_there: true,
         number: 0,
+        written: 0,
         moved: BTreeSet::new(),
         series: None,
         unkept: None,
@@ -163,6 +164,8 @@ struct PostgresWriter {
     was_there: bool,
     /// Number of the last group that was sent.
     number: i64,
+    /// Number of the last group that was written.
+    written: i64,
     /// Tenants whose chain heads changed, or may have changed, since the last manifest.
     moved: BTreeSet<Tenant>,
     series: Option<Series>,
@@ -225,7 +228,10 @@ impl PostgresWriter {
             };
             let error = match connection.commit(&shared.server, &params).await {
                 Ok(rows) => {
-                    self.was_there = true;
+                    (self.was_there, self.written) = (true, number);
+                    if !relaxed {
+                        shared.server.known.add_durable(number);
+                    }
                     return field(rows.first().ok_or_else(|| damaged("an answer"))?, 0);
                 }
                 Err(error) => error,
@@ -396,6 +402,9 @@ impl PostgresWriter {
         let writer = self.shared.writer.clone();
         let sql = "UPDATE writers SET touched = clock_timestamp() WHERE writer = $1";
         self.query(sql, &[&&*writer]).await?;
+        if self.written > 0 {
+            self.shared.server.known.add_durable(self.written);
+        }
         self.flush_at = None;
         Ok(())
     }
