@@ -215,28 +215,28 @@ pub(crate) fn runner_with(models: Arc<AgentModels>, journal: &Journal) -> Runner
 /// new calls.
 pub(crate) struct AgentModels {
     current: RwLock<Arc<ConfiguredModels>>,
-    prices: PriceTable,
 }
 
 struct ConfiguredModels {
     models: EndpointModels,
     router: ConfigRouter,
+    prices: PriceTable,
 }
 
 impl ConfiguredModels {
     fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Self {
-        Self { models: models(config, upstream), router: config_router(config) }
+        let prices = PriceTable::with(config.prices.clone());
+        Self { models: models(config, upstream), router: config_router(config), prices }
     }
 }
 
 impl AgentModels {
     pub(crate) fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Self {
         let current = Arc::new(ConfiguredModels::new(config, upstream));
-        let prices = PriceTable::with(config.prices.clone());
-        Self { current: RwLock::new(current), prices }
+        Self { current: RwLock::new(current) }
     }
 
-    /// Replaces the models. Calls in progress keep theirs, and the prices do not change.
+    /// Replaces the models and their prices. Calls in progress keep their models.
     pub(crate) fn replace(&self, config: &Config, upstream: Arc<dyn Upstream>) {
         let new = Arc::new(ConfiguredModels::new(config, upstream));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -255,8 +255,9 @@ impl ModelRegistry for AgentModels {
 
 impl CostEstimator for AgentModels {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        let target = self.current().router.reach(model).ok()?.into_iter().next()?;
-        let price = self.prices.price(&target.charged_provider(), &target.model)?;
+        let current = self.current();
+        let target = current.router.reach(model).ok()?.into_iter().next()?;
+        let price = current.prices.price(&target.charged_provider(), &target.model)?;
         // `Price::of` returns millionths of a micro-dollar.
         #[expect(clippy::cast_precision_loss, reason = "a sum of dollars needs fewer digits")]
         let cost = price.of(usage) as f64;

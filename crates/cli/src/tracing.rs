@@ -51,6 +51,8 @@ pub(crate) struct ProcessTraces {
     calls: CallTracer,
     sampler: Sampler,
     patience: Duration,
+    /// Whether `[redaction]` applies to traces.
+    redacts: bool,
 }
 
 impl ProcessTraces {
@@ -81,8 +83,16 @@ impl ProcessTraces {
             accepts_agent_sinks,
             patience: settings.patience,
         });
-        let TracingSettings { sampler, patience, .. } = *settings;
-        Ok(Some(Arc::new(Self { tracer, calls, sampler, patience })))
+        let TracingSettings { sampler, patience, redact: redacts, .. } = *settings;
+        Ok(Some(Arc::new(Self { tracer, calls, sampler, patience, redacts })))
+    }
+
+    /// Sets the redaction policy of the runs that are traced from now on, unless `[tracing] redact
+    /// = false` is set.
+    pub(crate) fn set_redaction(&self, policy: RedactionPolicy) {
+        if self.redacts {
+            self.tracer.set_redaction(policy);
+        }
     }
 
     /// Waits until all traces are sent, and prints notes about lost traces.

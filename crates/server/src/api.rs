@@ -59,7 +59,7 @@ pub struct AgentApi {
     /// The built-in simulators; `None` if the server has none.
     pub(crate) simulators: Option<Arc<dyn SimulatorLedger>>,
     pub(crate) summaries: SummaryCache,
-    pub(crate) proofs: Verifications,
+    pub(crate) proofs: Arc<Verifications>,
     /// Redaction policy for responses; `None` returns them unredacted.
     pub(crate) policy: Option<Arc<RedactionPolicy>>,
 }
@@ -77,7 +77,7 @@ impl AgentApi {
             traces: None,
             simulators: None,
             summaries: SummaryCache::default(),
-            proofs: Verifications::default(),
+            proofs: Arc::default(),
             policy: None,
         }
     }
@@ -116,6 +116,25 @@ impl AgentApi {
     pub fn with_redaction(mut self, policy: RedactionPolicy) -> Self {
         self.policy = Some(Arc::new(policy));
         self
+    }
+
+    /// Returns an API with another redaction policy, which drives the same runs. Requests in
+    /// progress keep the policy of the API that received them.
+    #[must_use]
+    pub fn with_new_redaction(&self, policy: Option<RedactionPolicy>) -> Self {
+        Self {
+            runner: self.runner.clone(),
+            drives: Arc::clone(&self.drives),
+            caps: self.caps,
+            ping: self.ping,
+            archive: self.archive.clone(),
+            traces: self.traces.clone(),
+            simulators: self.simulators.clone(),
+            // The cached summaries were redacted with the earlier policy.
+            summaries: SummaryCache::default(),
+            proofs: Arc::clone(&self.proofs),
+            policy: policy.map(Arc::new),
+        }
     }
 
     /// Sets the interval of the pings on idle streams.

@@ -135,7 +135,7 @@ impl ServerHandle {
             };
             router = router.route(path, any(serve));
         }
-        if let Some(agents) = &self.current().agents {
+        if self.current().agents.is_some() {
             for path in assets::paths() {
                 router = router.route(&path, any(serve_console));
             }
@@ -144,9 +144,8 @@ impl ServerHandle {
                 .route("/docs", page(|_| async { health::api_page() }))
                 .route("/docs/", page(|_| async { health::api_page() }));
             router = routes::add_paths(router, |path| {
-                let agents = Arc::clone(agents);
                 any(move |State(server): SharedServer, request: HttpRequest| {
-                    serve_agent_api(server, agents, path, request)
+                    serve_agent_api(server, path, request)
                 })
             });
         }
@@ -214,13 +213,12 @@ async fn serve_console(State(server): SharedServer, request: HttpRequest) -> Res
 /// same path.
 async fn serve_agent_api(
     server: Arc<Server>,
-    agents: Arc<AgentApi>,
     route: &'static str,
     request: HttpRequest,
 ) -> Response {
     let is_upgrade = websocket::is_requested(request.headers());
     let found = routes::find(route, request.method().as_str(), &target_of(&request));
-    let Some(found) = found.filter(|_| !is_upgrade) else {
+    let (Some(found), Some(agents)) = (found.filter(|_| !is_upgrade), &server.agents) else {
         return serve_gateway(&server, request, None).await;
     };
     let (gateway, (parts, body)) = (&server.gateway, request.into_parts());
@@ -228,7 +226,7 @@ async fn serve_agent_api(
     let body = (&parts.headers, body);
     let is_own = route.starts_with("/v1/throughline/");
     let dialect = Wire::borrowed(if is_own { "throughline" } else { "letta" });
-    handle_agent_request(gateway, &agents, (caller, &dialect), found, body).await.into_response()
+    handle_agent_request(gateway, agents, (caller, &dialect), found, body).await.into_response()
 }
 
 /// Returns the path and query of a request, with any key removed from the query.

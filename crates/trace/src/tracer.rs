@@ -1,12 +1,14 @@
 //! Follows runs and delivers their traces. Runs never wait for the delivery.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use throughline_core::{Clock, LogId, Store, StoreError, Tenant};
 use throughline_json::{Name, Node, Tree};
-use throughline_spec::{TraceSinkConfig, TraceSinkType, TracingConfig, TracingMode};
+use throughline_spec::{
+    RedactionPolicy, TraceSinkConfig, TraceSinkType, TracingConfig, TracingMode,
+};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -46,7 +48,7 @@ pub struct TracerOptions {
 /// Follows runs in the background and delivers their traces.
 #[derive(Clone)]
 pub struct Tracer {
-    options: Arc<TracerOptions>,
+    options: Arc<RwLock<Arc<TracerOptions>>>,
     work: Arc<Mutex<JoinSet<Option<DeliveryReport>>>>,
 }
 
@@ -58,7 +60,19 @@ pub struct FollowGuard {
 impl Tracer {
     /// Creates a tracer that does not follow any run yet.
     pub fn new(options: TracerOptions) -> Self {
-        Self { options: Arc::new(options), work: Arc::default() }
+        Self { options: Arc::new(RwLock::new(Arc::new(options))), work: Arc::default() }
+    }
+
+    /// Sets the redaction policy of the runs that are followed from now on.
+    pub fn set_redaction(&self, redaction: RedactionPolicy) {
+        let mut options = self.options.write().unwrap_or_else(PoisonError::into_inner);
+        let mut new = TracerOptions::clone(&options);
+        new.content.redaction = redaction;
+        *options = Arc::new(new);
+    }
+
+    fn options(&self) -> Arc<TracerOptions> {
+        Arc::clone(&self.options.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Follows a run in the background until the run ends, or until this process stops driving it
@@ -66,7 +80,7 @@ impl Tracer {
     /// records up to `delivered`.
     pub fn follow(&self, tenant: &Tenant, run: &LogId, delivered: u64) -> FollowGuard {
         let (guard, released) = oneshot::channel();
-        let options = Arc::clone(&self.options);
+        let options = self.options();
         let (tenant, run) = (tenant.clone(), run.clone());
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while work.try_join_next().is_some() {}
@@ -93,7 +107,7 @@ impl Tracer {
     pub async fn finish(&self) -> Vec<DeliveryReport> {
         let mut work =
             std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
-        let deadline = Instant::now() + 4 * self.options.patience;
+        let deadline = Instant::now() + 4 * self.options().patience;
         let mut reports = Vec::new();
         loop {
             match timeout_at(deadline, work.join_next()).await {

@@ -36,7 +36,7 @@ use crate::args::Serve;
 use crate::catalog_watch::{CatalogChange, watch};
 use crate::clock::SystemClock;
 use crate::cmd::sim::load_script;
-use crate::config::prices::PriceTable;
+use crate::config::prices::SharedPrices;
 use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
 use crate::listen_address::ListenAddress;
 use crate::print::failure::{Failure, Result};
@@ -154,6 +154,7 @@ impl Startup<'_> {
             log: &log,
             handle: handle.clone(),
             agents,
+            traces: traces.clone(),
             models,
             router,
             tls,
@@ -202,10 +203,11 @@ async fn parts(
 ) -> Result<GatewayParts> {
     let simulator = crate::agent::simulator(config, script).await?;
     let shared_log: Arc<dyn Log> = Arc::<JsonLog>::clone(log);
-    let prices = Arc::new(PriceTable::with(config.prices.clone()));
+    let prices = Arc::new(SharedPrices::new(config.prices.clone()));
     let limits = limits(&config.gateway);
     let (stored, clock) = (Arc::new(journal.clone()), Arc::new(SystemClock));
-    let operations = Telemetry::new(stored, prices, clock, Arc::clone(&shared_log), limits);
+    let of_telemetry = Arc::clone(&prices) as Arc<dyn throughline_server::Prices>;
+    let operations = Telemetry::new(stored, of_telemetry, clock, Arc::clone(&shared_log), limits);
     let operations = operations.context("cannot start the gateway")?;
     let mut operations = operations.with_store_policy(config.gateway.store);
     if let Some(url) = &config.gateway.budget_webhook {
@@ -225,12 +227,12 @@ async fn parts(
         replay: Arc::new(replay),
         keyring: Arc::new(StoreKeys::new(journal.clone(), shared_log)),
         operations: Arc::new(operations),
+        prices,
         simulator,
     })
 }
 
-/// Creates the agent API, which keeps its tools, caps and redaction while the configuration
-/// changes.
+/// Creates the agent API, which keeps its tools and caps while the configuration changes.
 async fn agent_api(
     config: &Config,
     parts: &GatewayParts,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 /// The settings that a running gateway applies. Every other setting needs a restart.
-const RELOADABLE: [&str; 15] = [
+const RELOADABLE: [&str; 17] = [
     "gateway.body_limit",
     "gateway.depth_limit",
     "gateway.passthrough",
@@ -14,7 +14,9 @@ const RELOADABLE: [&str; 15] = [
     "gateway.timeouts.connect",
     "gateway.timeouts.first_byte",
     "gateway.timeouts.idle",
+    "prices",
     "providers",
+    "redaction",
     "routes",
     "server.allow_open",
     "server.hosts",
@@ -94,8 +96,17 @@ mod tests {
         let new = "[server]\nlisten = \"127.0.0.1:2\"\nlog = \"warn\"\nhosts = [\"a\"]\n\
                    [gateway]\nreplay = \"off\"\n[gateway.timeouts]\nidle = \"1s\"\nqueue = \"1s\"\n\
                    [providers.a]\nkind = \"openai\"\n[[routes]]\nmodel = \"m\"\n\
+                   [prices.\"gpt-5*\"]\ninput = 1.0\n[redaction]\nthinkingPatterns = [\"a\"]\n\
+                   [agents]\nmax_steps = 1\n[tracing]\nenabled = true\n\
                    [store]\nurl = \"sqlite://a\"\n";
-        let keys = ["gateway.max_streams", "gateway.timeouts.queue", "server.listen", "store.url"];
+        let keys = [
+            "agents.max_steps",
+            "gateway.max_streams",
+            "gateway.timeouts.queue",
+            "server.listen",
+            "store.url",
+            "tracing.enabled",
+        ];
         assert_eq!(restart_keys(old, new), keys);
         assert_eq!(restart_keys(old, old), [""; 0]);
         assert_eq!(restart_keys(new, old), keys, "a removed setting counts as changed");

@@ -6,9 +6,12 @@
 //! Some prices depend on the time of day or start on a date, so a derived price is cached for the
 //! current hour only.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
 use jiff::Timestamp;
 use throughline_core::Memoized;
+use throughline_json::Name;
 use throughline_server::{Price as Known, PriceTier, TokenPrices};
 
 use crate::clock;
@@ -47,7 +50,7 @@ const SIMULATORS: &str = "sim";
 const LARGEST_INPUT: u64 = 1 << 30;
 
 pub(crate) struct PriceTable {
-    version: String,
+    version: Name,
     builtin: Prices,
     own: Prices,
     cached: Memoized<Option<Known>>,
@@ -59,6 +62,7 @@ impl PriceTable {
         let (version, builtin) = price_table(BUILTIN);
         let version =
             if own.0.is_empty() { version } else { format!("{version} and throughline.toml") };
+        let version = Name::from(version);
         Self { version, builtin, own, cached: Memoized::default() }
     }
 
@@ -107,8 +111,37 @@ impl throughline_server::Prices for PriceTable {
         self.cached.get_or_insert_with(&name, || self.price_at(provider, model, at))
     }
 
-    fn version(&self) -> &str {
-        &self.version
+    fn version(&self) -> Name {
+        self.version.clone()
+    }
+}
+
+/// The prices in effect. A reload of the configuration replaces them for new calls.
+pub(crate) struct SharedPrices(RwLock<Arc<PriceTable>>);
+
+impl SharedPrices {
+    pub(crate) fn new(own: Prices) -> Self {
+        Self(RwLock::new(Arc::new(PriceTable::with(own))))
+    }
+
+    /// Replaces the configured prices.
+    pub(crate) fn replace(&self, own: Prices) {
+        let table = Arc::new(PriceTable::with(own));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = table;
+    }
+
+    fn current(&self) -> Arc<PriceTable> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl throughline_server::Prices for SharedPrices {
+    fn price(&self, provider: &str, model: &str) -> Option<Known> {
+        self.current().price(provider, model)
+    }
+
+    fn version(&self) -> Name {
+        self.current().version()
     }
 }
 

@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
 use crate::support::kept::TestStore;
-use crate::support::serving::GatewayProcess;
+use crate::support::serving::{GatewayProcess, send_request};
 
 /// Number of checks after which a condition counts as never fulfilled.
 const CHECKS: u32 = 3_000;
@@ -66,28 +66,24 @@ fn route(target: &str) -> String {
     format!("[[routes]]\nmodel = \"fast\"\ntargets = [\"{target}\"]\n")
 }
 
-/// Each version of the file has a route of the same name, so every call must succeed.
-#[test]
-fn twenty_reloads_under_load_fail_no_call() {
-    let store = TestStore::without_database("reload-load");
-    let targets = ["sim/claude-sonnet-5-5", "sim/gpt-5.6-sol"];
-    fs::write(store.file("throughline.toml"), route(targets[0])).unwrap();
-    let serving = GatewayProcess::start(&store.folder, &[], &["--log", "warn"]);
-    let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let clients: Vec<_> = (0..3)
-        .map(|_| {
-            let (stop, calls, address) =
-                (Arc::clone(&stop), Arc::clone(&calls), serving.address.clone());
+/// Clients that call the model `fast` again and again.
+struct CallLoad {
+    is_over: Arc<AtomicBool>,
+    calls: Arc<AtomicU32>,
+    clients: Vec<thread::JoinHandle<Vec<String>>>,
+}
+
+impl CallLoad {
+    fn start(serving: &GatewayProcess) -> Self {
+        let (is_over, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let client = || {
+            let (is_over, calls) = (Arc::clone(&is_over), Arc::clone(&calls));
+            let address = serving.address.clone();
             thread::spawn(move || {
                 let mut failures = Vec::new();
-                while !stop.load(Ordering::Relaxed) {
-                    let response = crate::support::serving::send_request(
-                        &address,
-                        "POST",
-                        "/v1/messages",
-                        "",
-                        &question("fast"),
-                    );
+                while !is_over.load(Ordering::Relaxed) {
+                    let body = question("fast");
+                    let response = send_request(&address, "POST", "/v1/messages", "", &body);
                     calls.fetch_add(1, Ordering::Relaxed);
                     if !response.starts_with("HTTP/1.1 200") {
                         failures.push(response);
@@ -95,25 +91,123 @@ fn twenty_reloads_under_load_fail_no_call() {
                 }
                 failures
             })
-        })
-        .collect();
+        };
+        let clients = (0..3).map(|_| client()).collect();
+        Self { is_over, calls, clients }
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Stops the clients, checks that no call failed, and returns the number of calls.
+    fn stop(self) -> u32 {
+        self.is_over.store(true, Ordering::Relaxed);
+        let failures = self.clients.into_iter().flat_map(|client| client.join().unwrap());
+        let (failures, calls) = (failures.collect::<Vec<_>>(), self.calls.load(Ordering::Relaxed));
+        assert_eq!(failures, [""; 0], "of {calls} calls");
+        calls
+    }
+}
+
+/// Each version of the file has a route of the same name, so every call must succeed.
+#[test]
+fn twenty_reloads_under_load_fail_no_call() {
+    let store = TestStore::without_database("reload-load");
+    let targets = ["sim/claude-sonnet-5-5", "sim/gpt-5.6-sol"];
+    fs::write(store.file("throughline.toml"), route(targets[0])).unwrap();
+    let serving = GatewayProcess::start(&store.folder, &[], &["--log", "warn"]);
+    let load = CallLoad::start(&serving);
     for number in 1..=20_u32 {
-        let seen = calls.load(Ordering::Relaxed);
+        let seen = load.calls();
         replace(&store, "throughline.toml", &route(targets[number as usize % 2]));
         serving.signal("HUP");
         until("a reload", || reloads(&serving, "config", "applied") >= number);
-        until("a call after the reload", || calls.load(Ordering::Relaxed) > seen + 3);
+        until("a call after the reload", || load.calls() > seen + 3);
     }
-    stop.store(true, Ordering::Relaxed);
-    let failures: Vec<String> =
-        clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
-    let calls = calls.load(Ordering::Relaxed);
-    println!("FIGURE calls during 20 reloads: {calls}, failed: {}", failures.len());
-    assert_eq!(failures, [""; 0], "of {calls} calls");
+    let calls = load.stop();
+    println!("FIGURE calls during 20 reloads: {calls}, failed: 0");
     assert_eq!(reloads(&serving, "config", "rejected"), 0);
     let metrics = serving.send("GET", "/metrics", "", "");
     let time = "throughline_last_reload_timestamp_seconds{kind=\"config\"} ";
     assert!(metrics.contains(time), "{metrics}");
+}
+
+/// Returns the number of calls so far and their cost in millionths of a dollar.
+fn used(serving: &GatewayProcess) -> (u64, u64) {
+    let usage = json_body(&serving.send("GET", "/v1/throughline/usage", "", ""));
+    let number = |name: &str| usage["used"][name].as_u64().unwrap();
+    (number("calls"), number("micro_usd"))
+}
+
+/// Parses the JSON body of an HTTP response.
+fn json_body(response: &str) -> Value {
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
+}
+
+/// Sends a call after `earlier` other calls, and returns its number of input tokens and its cost.
+fn cost_of_a_call(serving: &GatewayProcess, earlier: u64) -> (u64, u64) {
+    // A call is charged when its response has ended.
+    until("the earlier calls", || used(serving).0 == earlier);
+    let (_, before) = used(serving);
+    let response = json_body(&serving.send("POST", "/v1/messages", "", &question("fast")));
+    until("the call", || used(serving).0 == earlier + 1);
+    let kinds = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
+    let tokens = kinds.iter().filter_map(|kind| response["usage"][kind].as_u64()).sum();
+    (tokens, used(serving).1 - before)
+}
+
+#[test]
+fn prices_and_redaction_are_reloaded_under_load() {
+    let store = TestStore::without_database("reload-prices");
+    let file = "throughline.toml";
+    // In dollars per million input tokens.
+    let config = |price: u32, secret: &str| {
+        format!(
+            "{}[prices.\"sim/*\"]\ninput = {price}\noutput = 0\n\
+             [redaction]\nsecretPatterns = [\"{secret}\"]\n",
+            route("sim/claude-sonnet-5-5")
+        )
+    };
+    fs::write(store.file(file), config(3, "apple")).unwrap();
+    let serving = GatewayProcess::start(&store.folder, &[], &["--log", "info"]);
+    let agent = r#"{"name":"Ada","model":"sim/claude-sonnet-4-5"}"#;
+    let agent = json_body(&serving.send("POST", "/v1/agents/", "", agent));
+    let messages = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
+    let sent = serving.send("POST", &messages, "", r#"{"input":"An apple and a plum"}"#);
+    assert!(sent.starts_with("HTTP/1.1 200"), "{sent}");
+    // Returns whether the messages contain these words.
+    let words = || {
+        let listed = serving.send("GET", &messages, "", "");
+        (listed.contains("An apple"), listed.contains("a plum"))
+    };
+    let (calls_of_agent, _) = used(&serving);
+    let (tokens, cost) = cost_of_a_call(&serving, calls_of_agent);
+    assert_eq!((cost, words()), (3 * tokens, (false, true)));
+    let load = CallLoad::start(&serving);
+    for number in 1..=10_u32 {
+        let seen = load.calls();
+        let secret = if number % 2 == 0 { "apple" } else { "plum" };
+        replace(&store, file, &config(3 + number, secret));
+        serving.signal("HUP");
+        until("a reload", || reloads(&serving, "config", "applied") >= number);
+        until("a call after the reload", || load.calls() > seen + 3);
+        assert_eq!(words(), (number % 2 == 1, number % 2 == 0), "{secret} is redacted");
+    }
+    let calls = load.stop();
+    println!("FIGURE calls during 10 reloads of prices and redaction: {calls}, failed: 0");
+    let (tokens, cost) = cost_of_a_call(&serving, calls_of_agent + 1 + u64::from(calls));
+    assert_eq!(cost, 13 * tokens);
+    // The log lists the sections that need a restart.
+    let more = "[agents]\nmax_steps = 7\n[tracing]\nenabled = false\n";
+    replace(&store, file, &format!("{}{more}", config(1, "pear")));
+    serving.signal("HUP");
+    until("a reload", || reloads(&serving, "config", "applied") >= 11);
+    let lines = reload_lines(&serving);
+    assert_eq!(lines.last().unwrap()["needs_restart"], "agents.max_steps, tracing.enabled");
+    assert!(lines.iter().rev().skip(1).all(|line| line["needs_restart"].is_null()), "{lines:?}");
+    assert_eq!(words(), (true, true));
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Meter {
     }
 
     /// Returns the version of the price table.
-    pub(crate) fn prices(&self) -> &str {
+    pub(crate) fn prices(&self) -> Name {
         self.prices.version()
     }
 
@@ -156,7 +156,7 @@ impl Meter {
     async fn append_pending(&self) -> StoreResult<bool> {
         let Some(flight) = self.next_batch() else { return Ok(false) };
         let (tenant, log) = usage_log();
-        let record = usage::record(&flight.rows, self.prices.version());
+        let record = usage::record(&flight.rows, &self.prices.version());
         let record = NewRecord::new(usage::KIND, record.bytes().clone());
         let batch = Batch::new(tenant).with_idempotency_key(flight.name);
         let done = commit_with_entry(&*self.store, &batch, &Append::new(log).record(record)).await;
@@ -226,7 +226,7 @@ impl Meter {
             if read_up_to.saturating_sub(book.summed) < CHECKPOINT_INTERVAL {
                 return Ok(());
             }
-            (usage::record(&book.read, self.prices.version()), read_up_to)
+            (usage::record(&book.read, &self.prices.version()), read_up_to)
         };
         let record = NewRecord::new(kind::CHECKPOINT, sums.bytes().clone());
         let append = Append::new(log).expect_last(read_up_to).record(record);

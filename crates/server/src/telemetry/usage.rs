@@ -16,8 +16,8 @@ pub trait Prices: Send + Sync {
     /// the price for each call, so implementations cache it.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
-    /// Returns the version of the price table. The version is stored with the usage.
-    fn version(&self) -> &str;
+    /// Returns the version of the current prices. The version is stored with the usage.
+    fn version(&self) -> Name;
 }
 
 /// A price table without prices.
@@ -29,8 +29,8 @@ impl Prices for NoPrices {
         None
     }
 
-    fn version(&self) -> &'static str {
-        "none"
+    fn version(&self) -> Name {
+        "none".into()
     }
 }
 

@@ -8,6 +8,7 @@ use throughline_replay::Replay;
 use throughline_server::{Gateway, Keyring, Passthrough, Telemetry, TlsSettings};
 use throughline_sim::Simulator;
 
+use crate::config::prices::SharedPrices;
 use crate::config::{Config, TlsFiles};
 use crate::print::failure::{Failure, Result};
 use crate::router::ConfigRouter;
@@ -17,6 +18,8 @@ pub(super) struct GatewayParts {
     pub(super) replay: Arc<Replay>,
     pub(super) keyring: Arc<dyn Keyring>,
     pub(super) operations: Arc<Telemetry>,
+    /// The prices of `operations`, which a reload replaces.
+    pub(super) prices: Arc<SharedPrices>,
     pub(super) simulator: Simulator,
 }
 
@@ -26,8 +29,7 @@ impl GatewayParts {
         Ok(Arc::new(crate::agent::upstream(config, &self.simulator)?))
     }
 
-    /// Builds a gateway. The redaction policy is that of `[redaction]` at startup, which the agent
-    /// API adds.
+    /// Builds a gateway. The agent API adds the redaction policy.
     pub(super) fn gateway(
         &self,
         config: &Config,

@@ -27,6 +27,7 @@ use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
 use crate::file_watch::{FileWatch, INTERVAL};
 use crate::print::failure::{Failure, Result};
 use crate::router::ConfigRouter;
+use crate::tracing::ProcessTraces;
 
 #[cfg(test)]
 #[path = "reload_tests.rs"]
@@ -106,6 +107,7 @@ pub(super) struct Reloader<'s> {
     pub(super) log: &'s JsonLog,
     pub(super) handle: ServerHandle,
     pub(super) agents: Arc<AgentApi>,
+    pub(super) traces: Option<Arc<ProcessTraces>>,
     pub(super) models: Arc<AgentModels>,
     /// The router in effect, whose account pools the next router takes over.
     pub(super) router: Arc<ConfigRouter>,
@@ -229,6 +231,13 @@ impl Reloader<'_> {
             tls.replace(certificate);
         }
         self.models.replace(&config, upstream);
+        self.parts.prices.replace(config.prices.clone());
+        if config.redaction != self.config.redaction {
+            self.agents = Arc::new(self.agents.with_new_redaction(config.redaction.clone()));
+            if let Some(traces) = &self.traces {
+                traces.set_redaction(config.redaction.clone().unwrap_or_default());
+            }
+        }
         self.handle.replace(Server::new(gateway, Some(Arc::clone(&self.agents))));
         self.log.set_level(config.server.log);
         (self.config, self.router) = (config, router);

@@ -186,8 +186,8 @@ impl Prices for FlatPrices {
         (model != "claude-unpriced").then_some(Price::flat(prices))
     }
 
-    fn version(&self) -> &'static str {
-        "one dollar"
+    fn version(&self) -> Name {
+        "one dollar".into()
     }
 }
 

@@ -325,8 +325,8 @@ impl Prices for CentPrices {
         Some(Price::flat(TokenPrices { input, cached: input, written: input, output: 0 }))
     }
 
-    fn version(&self) -> &'static str {
-        "cents"
+    fn version(&self) -> Name {
+        "cents".into()
     }
 }
 
