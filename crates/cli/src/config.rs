@@ -1,7 +1,7 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`, `key`
-//! and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's variables. `changes`
+//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`,
+//! `key`, `retention` and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's variables. `changes`
 //! compares two versions of the file. This module reads the file and the environment variables.
 
 mod builtin;
@@ -14,6 +14,7 @@ mod opentelemetry;
 pub(crate) mod pool;
 pub(crate) mod prices;
 mod provider;
+pub(crate) mod retention;
 pub(crate) mod routes;
 pub(crate) mod settings;
 mod tracing;
@@ -38,6 +39,7 @@ pub(crate) use self::catalog::{
 pub(crate) use self::changes::ConfigSnapshot;
 pub(crate) use self::file::price_table;
 pub(crate) use self::key::shown_variable;
+pub(crate) use self::retention::RetentionSettings;
 pub(crate) use self::routes::{Credential, Endpoint, PoolSettings, ProviderSettings, Routes};
 pub(crate) use self::settings::{
     AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings, TlsFiles,
@@ -74,6 +76,7 @@ pub(crate) struct Config {
     /// The `[prices."MODEL"]` tables.
     pub(crate) prices: Prices,
     pub(crate) tracing: TracingSettings,
+    pub(crate) retention: RetentionSettings,
     /// `[catalog]`, and the catalog in effect.
     pub(crate) catalog: InstalledCatalog,
     /// Line numbers of the keys in the file, by key path.

@@ -12,6 +12,7 @@ mod file_watch;
 mod input;
 mod listen_address;
 mod print;
+mod retention;
 mod router;
 mod store;
 mod tracing;

@@ -72,4 +72,7 @@ pub use crate::stored::{
     find as find_response, list as list_items, listed_position, read as read_response,
     record as response_record,
 };
-pub use crate::turn::{CALL_RECORD, ParentTurn, TURN, response_log};
+pub use crate::turn::{
+    CALL_RECORD, CONVERSATION_PREFIX, ParentTurn, TURN, UNANSWERED_PREFIX, is_conversation,
+    response_log,
+};

@@ -10,6 +10,28 @@ pub const TURN: &str = "turn";
 /// The kind of records that describe a call without a reply.
 pub const CALL_RECORD: &str = "story";
 
+/// Name prefix of a conversation's Thread, followed by the id of the first turn.
+pub const CONVERSATION_PREFIX: &str = "conversation-";
+
+/// Name prefix of the log for a call without a reply, followed by the id of the call.
+pub const UNANSWERED_PREFIX: &str = "call-";
+
+/// Returns whether a log with this name contains a client's gateway conversation, or a call without
+/// a reply.
+pub fn is_conversation(log: &str) -> bool {
+    log.starts_with(CONVERSATION_PREFIX) || log.starts_with(UNANSWERED_PREFIX)
+}
+
+/// Returns the id of the Thread of a conversation that starts with this turn.
+pub(crate) fn conversation_log(node: &TurnId) -> LogId {
+    LogId::from(format!("{CONVERSATION_PREFIX}{node}"))
+}
+
+/// Returns the id of the log that stores a call without a reply.
+pub(crate) fn unanswered_log(node: &TurnId) -> LogId {
+    LogId::from(format!("{UNANSWERED_PREFIX}{node}"))
+}
+
 /// Returns the id of the log that stores the response of a turn.
 pub fn response_log(node: &TurnId) -> LogId {
     LogId::from(format!("response-{node}"))

@@ -46,12 +46,13 @@ pub use crate::gateway::{
     object_members, object_routes,
 };
 pub use crate::http::{Server, ServerHandle};
+pub use crate::letta::agent_store::agent_threads;
 pub use crate::listen::{GatewayListener, SharedTls, TlsError, TlsSettings, serve};
 pub use crate::openapi::openapi;
 pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};
 pub use crate::routing::{ModelRouter, ModelSource, RouteTarget};
 pub use crate::telemetry::{
     BudgetAlerts, CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price,
-    PriceTier, Prices, ReloadKind, SocketLimits, StorePolicy, Telemetry, TokenPrices, UsageAmount,
-    UsageKey, UsageRow, budget_log, budget_reset, usage_log,
+    PriceTier, Prices, ReloadKind, RetentionResult, SocketLimits, StorePolicy, Telemetry,
+    TokenPrices, UsageAmount, UsageKey, UsageRow, budget_log, budget_reset, usage_log,
 };

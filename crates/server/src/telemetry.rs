@@ -63,8 +63,8 @@ use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 pub use crate::telemetry::log::{Level, Log, NullLog};
 pub(crate) use crate::telemetry::memory::MemoryReservation;
 pub(crate) use crate::telemetry::meter::Meter;
-pub use crate::telemetry::metrics::ReloadKind;
 pub(crate) use crate::telemetry::metrics::{Metrics, MetricsFormat};
+pub use crate::telemetry::metrics::{ReloadKind, RetentionResult};
 pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::scope::RequestScope;
@@ -245,6 +245,17 @@ impl Telemetry {
     /// rejected.
     pub fn record_reload(&self, kind: ReloadKind, applied: Option<Timestamp>) {
         self.metrics.count_reload(kind, applied);
+    }
+
+    /// Counts a pass that deletes expired data.
+    pub fn record_retention(&self, result: RetentionResult) {
+        self.metrics.count_retention(result);
+    }
+
+    /// Counts deleted data of a class of `[retention]`: the number of Threads, runs or traces, and
+    /// their size in bytes.
+    pub fn record_deleted(&self, class: &'static str, number: u64, bytes: u64) {
+        self.metrics.count_deleted(class, number, bytes);
     }
 
     /// Creates the memory reservation for a request from this caller.

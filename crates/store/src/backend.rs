@@ -24,7 +24,7 @@ use crate::backend::decode::{
 };
 use crate::chain::Head;
 use crate::manifest::Manifest;
-use crate::query::{Listing, Span, Stats};
+use crate::query::{IdleLogs, Listing, Span, Stats};
 use crate::row::{ApiKeyRow, ChainRow, Row, Salt, SaltRow};
 use crate::row_mac::{RowKey, RowSnapshot, RowState, TALLY_NAME};
 use crate::sql::{SqlRow, decode, kind_number, values};
@@ -88,7 +88,7 @@ pub(crate) trait Backend: Driver {
 
     /// Returns the heads of the logs that match `listing`.
     fn logs(&self, tenant: &Tenant, listing: Listing) -> StoreFuture<'_, Vec<LogHead>> {
-        let Listing { kind, of, forks_of, order, after, limit } = listing;
+        let Listing { kind, of, forks_of, order, after, limit, idle } = listing;
         let (comparison, direction) = order.sql();
         let (mut conditions, mut values) = (vec![logs_of_tenant()], values![tenant].to_vec());
         let named = |parameter: usize, columns: &str| {
@@ -106,6 +106,11 @@ pub(crate) trait Backend: Driver {
                 values.extend(values![log]);
                 conditions.push(format!("l.{column} = {}", named(values.len(), "id")));
             }
+        }
+        if let Some(IdleLogs { until, content }) = idle {
+            values.extend(values![until]);
+            conditions.push(format!("l.gone IS NULL AND l.updated <= ${}", values.len()));
+            conditions.push(content.sql());
         }
         let columns = self.dialect().log_order;
         let order = |end: &str| {

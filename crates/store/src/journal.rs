@@ -8,7 +8,8 @@
 //! | `seal`, `content` | encrypting content on write; decrypting it on read, through forks |
 //! | `events` | packed events of a run |
 //! | `listing` | listing Threads, runs and tenants, forking Threads, and counting rows |
-//! | `forget`, `retention` | erasing content on request and after expiry |
+//! | `forget`, `retention` | erasing content on request, and Threads by age and size |
+//! | `expiry` | erasing the classes of `[retention]` by age |
 //! | `erasure_note` | records and notes about erased content |
 //! | `backups`, `restore` | making and registering backups, and restoring a store from one |
 //! | `export`, `import` | Threads as JSON lines |
@@ -23,6 +24,7 @@ mod backups;
 mod content;
 mod erasure_note;
 mod events;
+mod expiry;
 mod export;
 mod forget;
 mod import;
@@ -52,6 +54,9 @@ use crate::sealed_batch::Erasure;
 
 pub use crate::journal::api_keys::{ApiKey, KeyCheck, KeyLimits, NewApiKey};
 pub use crate::journal::events::RunEvents;
+pub use crate::journal::expiry::{
+    ClassStats, DataCount, ExpiredData, LogClassifier, RetentionClass,
+};
 pub use crate::journal::export::ExportSummary;
 pub use crate::journal::forget::{ErasureReport, about_item};
 pub use crate::journal::import::{ImportSummary, parse_manifest, verify_export};

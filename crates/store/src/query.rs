@@ -1,6 +1,6 @@
 //! Parameters for reads, and the counts that a backend returns.
 
-use throughline_core::{LogId, LogKind};
+use throughline_core::{LogId, LogKind, RUNNING, kind};
 
 use crate::row::Row;
 
@@ -32,6 +32,43 @@ pub(crate) struct Listing {
     /// The last log of the previous page.
     pub(crate) after: Option<LogId>,
     pub(crate) limit: u32,
+    /// Selects only logs that can expire.
+    pub(crate) idle: Option<IdleLogs>,
+}
+
+/// Selects logs that were not erased and not written to after a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleLogs {
+    /// The time of the last write, in milliseconds since 1970.
+    pub(crate) until: i64,
+    pub(crate) content: LogContent,
+}
+
+/// Selects logs by their content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LogContent {
+    Any,
+    /// Logs whose last record is not an erasure record. If it is one, all copies in the log were
+    /// erased before.
+    NotEmptied,
+    /// Runs with a status that have ended.
+    EndedRun,
+}
+
+impl LogContent {
+    /// Returns the SQL condition on the log `l`.
+    pub(crate) fn sql(self) -> String {
+        match self {
+            Self::Any => "TRUE".to_owned(),
+            Self::NotEmptied => format!(
+                "EXISTS (SELECT 1 FROM records r WHERE r.tenant = l.tenant AND r.log = l.id \
+                 AND r.seq = l.last AND r.kind NOT IN ('{}', '{}'))",
+                kind::FORGOTTEN,
+                kind::EXPIRED
+            ),
+            Self::EndedRun => format!("l.status NOT IN ('{RUNNING}', 'waiting')"),
+        }
+    }
 }
 
 /// The sort order of log listings.

@@ -1,6 +1,7 @@
 //! A batch in the form that a backend receives: sealed content, keyed hashes, and erasures.
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use throughline_core::{Digest, Fence, LogId, LogOpening, PendingRequest, Tenant, TurnId};
 use throughline_json::Name;
 
@@ -143,14 +144,24 @@ pub(crate) struct Erasure {
     /// Name and content of an internal value that lists the remaining cleanup. The value is stored
     /// in the transaction that destroys the content.
     pub(crate) note: Option<(String, Bytes)>,
+    /// The time of the erasure record in the log; `None` uses the current time.
+    pub(crate) noted_at: Option<Timestamp>,
 }
 
 impl Erasure {
     pub(crate) fn all(log: LogId, reason: ErasureReason) -> Self {
-        Self { log, seqs: None, checkpoints: false, reason, child_count: None, note: None }
+        Self {
+            log,
+            seqs: None,
+            checkpoints: false,
+            reason,
+            child_count: None,
+            note: None,
+            noted_at: None,
+        }
     }
 
     pub(crate) fn records(log: LogId, seqs: Vec<u64>, reason: ErasureReason) -> Self {
-        Self { log, seqs: Some(seqs), checkpoints: false, reason, child_count: None, note: None }
+        Self { seqs: Some(seqs), ..Self::all(log, reason) }
     }
 }

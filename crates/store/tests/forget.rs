@@ -12,6 +12,8 @@
 
 #[path = "forget/backups.rs"]
 mod backups;
+#[path = "forget/expiry.rs"]
+mod expiry;
 #[path = "forget/secrets.rs"]
 mod secrets;
 

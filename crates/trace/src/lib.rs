@@ -39,7 +39,7 @@ pub use crate::sampler::Sampler;
 pub use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch};
 pub use crate::sink::{
     COGNIPEER_URL, FileSink, HttpSink, InvalidSink, OtlpEncoding, OtlpOptions, OtlpSink, Retry,
-    SendFuture, Sink, SinkError, SinkKind, SinkOptions, bearer,
+    SendFuture, Sink, SinkError, SinkKind, SinkOptions, StoredSession, bearer,
 };
 pub use crate::span::{Span, SpanKind, Value};
 pub use crate::tracer::{

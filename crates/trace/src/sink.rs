@@ -11,7 +11,7 @@ use std::time::Duration;
 use throughline_core::Credential;
 use throughline_json::{Name, words};
 
-pub use crate::sink::file::FileSink;
+pub use crate::sink::file::{FileSink, StoredSession};
 pub use crate::sink::http::HttpSink;
 pub(crate) use crate::sink::http::PostTarget;
 pub use crate::sink::otlp::{OtlpEncoding, OtlpOptions, OtlpSink};

@@ -15,6 +15,7 @@ use crate::args::{ConfigShow, LOG_LEVELS};
 use crate::config::environment::{default_url, variable};
 use crate::config::pool::{BALANCES, BOUND_POLICIES};
 use crate::config::prices::PriceTable;
+use crate::config::retention::shown_age;
 use crate::config::routes::{
     AccountSettings, Credential, Destination, Endpoint, PoolSettings, ProviderSettings, Route,
 };
@@ -127,6 +128,11 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
             put(&key("accepted_tags"), tags.join(", "));
         }
     }
+    for (name, age) in config.retention.by_name() {
+        let age = age.map_or_else(|| "forever".to_owned(), shown_age);
+        put(&format!("retention.{name}"), age);
+    }
+    put("retention.interval", shown_age(config.retention.interval));
     let tracing = &config.tracing;
     if tracing.is_on() {
         put("tracing.mode", tracing.mode.as_str().to_owned());

@@ -7,12 +7,13 @@ mod keyring;
 mod lines;
 pub(crate) mod parts;
 mod reload;
+mod retention;
 mod welcome;
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use futures_util::future::join;
+use futures_util::future::join3;
 use throughline_agent::{Runner, Watcher};
 use throughline_json::{self as json, Json, SizeLimits};
 use throughline_replay::{Claims, Replay};
@@ -23,6 +24,7 @@ use throughline_server::{
 use throughline_sim::{LedgerReader, Script};
 use throughline_store::{Durability, Journal, open};
 use tokio::runtime::Builder;
+use tokio::sync::watch;
 
 use self::bind::{BoundListener, ResolvedAddress};
 use self::budget_webhook::BudgetWebhook;
@@ -30,10 +32,11 @@ use self::keyring::StoreKeys;
 use self::lines::JsonLog;
 use self::parts::{GatewayParts, load_tls};
 use self::reload::Reloader;
-use self::welcome::AccessMode;
+use self::retention::RetentionJob;
+use self::welcome::{AccessMode, StoreSummary};
 use crate::agent::{AgentModels, config_router, runner_with};
 use crate::args::Serve;
-use crate::catalog_watch::{CatalogChange, watch};
+use crate::catalog_watch::{self, CatalogChange};
 use crate::clock::SystemClock;
 use crate::cmd::sim::load_script;
 use crate::config::prices::SharedPrices;
@@ -41,6 +44,7 @@ use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
 use crate::listen_address::ListenAddress;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
+use crate::retention::trace_folders;
 use crate::store::{IfMissing, Signals, open_failure, open_options, runtime, without_password};
 use crate::tracing::{ConsoleTraces, ProcessTraces};
 
@@ -59,7 +63,12 @@ async fn serve(
     let (url, mut how) = open_options(&options.at, IfMissing::IsMade)?;
     how.durability = config.gateway.capture;
     let journal = open(&url, &how).await.map_err(|error| open_failure(error, &url))?;
-    let start = Startup { options, journal: &journal, store: &without_password(&url) };
+    let start = Startup {
+        options,
+        journal: &journal,
+        store: &without_password(&url),
+        has_master_key: how.master_key.is_some(),
+    };
     let served = async {
         if let Some(file) = &options.first_key_file {
             first_key::create_if_none(&journal, file).await?;
@@ -105,6 +114,7 @@ struct Startup<'s> {
     journal: &'s Journal,
     /// The store's URL without a password.
     store: &'s str,
+    has_master_key: bool,
 }
 
 impl Startup<'_> {
@@ -135,7 +145,8 @@ impl Startup<'_> {
         let handle = ServerHandle::new(Server::new(gateway, Some(Arc::clone(&agents))));
         let url = format!("{}://{authority}", if tls.is_some() { "https" } else { "http" });
         let open = access_mode(has_keys, config.server.allow_open);
-        text::write_styled(&welcome::welcome(&config, &url, self.store, open))?;
+        let store = StoreSummary { url: self.store, has_master_key: self.has_master_key };
+        text::write_styled(&welcome::welcome(&config, &url, store, open))?;
         let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
         // The first signal drains open streams; a second signal stops the gateway at once.
         let hurry = async move {
@@ -145,8 +156,17 @@ impl Startup<'_> {
         if let Some(error) = &config.catalog.problem {
             log_catalog(&log, &CatalogChange::Refused(error.clone()));
         }
-        let watching = watch(config.catalog.clone(), |change| log_catalog(&log, &change));
+        let watching =
+            catalog_watch::watch(config.catalog.clone(), |change| log_catalog(&log, &change));
         let hangup = Reloader::signal()?;
+        let (retention, settings) = watch::channel(config.retention.clone());
+        let retention_job = RetentionJob {
+            journal: journal.clone(),
+            operations: Arc::clone(&parts.operations),
+            log: Arc::clone(&log),
+            folders: trace_folders(&config.tracing),
+            settings,
+        };
         let reloader = Reloader {
             options: self.options,
             journal,
@@ -158,6 +178,7 @@ impl Startup<'_> {
             models,
             router,
             tls,
+            retention,
             is_local,
             config,
             started_with: snapshot,
@@ -168,7 +189,7 @@ impl Startup<'_> {
         // The watchers end only if the runtime shuts down.
         tokio::select! {
             served = serving => served.context("the server failed")?,
-            ((), ()) = join(watching, reloader.run(hangup)) => {}
+            ((), (), ()) = join3(watching, reloader.run(hangup), retention_job.run()) => {}
         }
         drop(socket_file);
         if let Some(traces) = traces {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 /// The settings that a running gateway applies. Every other setting needs a restart.
-const RELOADABLE: [&str; 17] = [
+const RELOADABLE: [&str; 18] = [
     "gateway.body_limit",
     "gateway.depth_limit",
     "gateway.passthrough",
@@ -17,6 +17,7 @@ const RELOADABLE: [&str; 17] = [
     "prices",
     "providers",
     "redaction",
+    "retention",
     "routes",
     "server.allow_open",
     "server.hosts",

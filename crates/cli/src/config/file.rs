@@ -26,7 +26,7 @@ use super::settings::{
     AgentSettings, CAPTURE_MODES, GatewaySettings, PREFIX_POLICIES, Price, Prices, REPLAY_MODES,
     STORE_FAILURES, ServerSettings, StoreSettings, Timeouts, TlsFiles,
 };
-use super::{opentelemetry, tracing};
+use super::{opentelemetry, retention, tracing};
 use crate::amount;
 use crate::args::LOG_LEVELS;
 
@@ -42,13 +42,14 @@ const PHRASES: Phrases = Phrases {
 };
 
 /// Top-level tables that this module parses.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "server",
     "store",
     "gateway",
     "agents",
     "catalog",
     "redaction",
+    "retention",
     "providers",
     "routes",
     "prices",
@@ -147,6 +148,10 @@ fn fill(
     config.tracing = root
         .section("tracing", notes)
         .map(|section| tracing::read(&section, notes))
+        .unwrap_or_default();
+    config.retention = root
+        .section("retention", notes)
+        .map(|section| retention::read(&section, notes))
         .unwrap_or_default();
     opentelemetry::apply(&mut config.tracing, notes.variables);
     // The caller loads the catalog. Here, the table is only checked.

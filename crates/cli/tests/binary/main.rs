@@ -31,6 +31,7 @@ mod packaging;
 mod redaction;
 mod reload;
 mod reports;
+mod retention;
 mod secrets;
 mod serve;
 mod sim;

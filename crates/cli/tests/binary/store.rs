@@ -170,7 +170,7 @@ fn json_has_exactly_the_documented_members() {
 
     let stats = store.json(&["stats"]);
     let counted = ["tenants", "threads", "runs", "records", "content_bytes", "blobs", "blob_bytes"];
-    let others = ["turns", "pending", "segments", "manifests", "disk_bytes"];
+    let others = ["turns", "pending", "segments", "manifests", "disk_bytes", "retention"];
     assert_eq!(keys(&stats), [&["store", "public_key"][..], &counted, &others].concat());
     assert_eq!((&stats["threads"], &stats["blobs"]), (&json!(4), &json!(1)));
 

@@ -12,7 +12,7 @@ use crate::byte_lru::ByteLru;
 use crate::call_record::bodies::{DeltaSource, EncodedBodies};
 use crate::call_record::disconnect::DisconnectLimiter;
 use crate::call_record::{Bodies, CallRecord, DeltaBase};
-use crate::turn::{CALL_RECORD, ParentTurn, TURN, read_range};
+use crate::turn::{CALL_RECORD, ParentTurn, TURN, read_range, unanswered_log};
 
 /// Maximum number of records per read from the store.
 const PAGE: u64 = 256;
@@ -126,7 +126,7 @@ impl CallLog {
     pub async fn keep(&self, record: &CallRecord) -> Result<(), StoreError> {
         let Some(node) = &record.node else { return Ok(()) };
         let (tenant, parent) = (&record.tenant, record.parent.as_ref());
-        let log = log_of(node);
+        let log = unanswered_log(node);
         let commit = |opening, records| {
             let append = Append { records, ..Append::new(log.clone()).opening(opening) };
             self.store.commit(Batch::new(tenant.clone()).append(append))
@@ -154,7 +154,7 @@ impl CallLog {
         let turn = turn.map(|found| found.turn);
         let (log, first, last) = match &turn {
             Some(turn) => (turn.log.clone(), turn.first, turn.last),
-            None => (log_of(node), 1, 2),
+            None => (unanswered_log(node), 1, 2),
         };
         let records = match read_range(&*self.store, tenant, &log, first..=last).await {
             Err(StoreError::NotFound { .. }) => return Ok(None),
@@ -248,11 +248,6 @@ fn decode_bodies(
 
 fn damaged(record: &Record) -> StoreError {
     StoreError::Corrupt(Name::from(format!("record {} is not a valid call record", record.seq)))
-}
-
-/// Returns the id of the log that stores a call without a reply.
-fn log_of(node: &TurnId) -> LogId {
-    LogId::from(format!("call-{node}"))
 }
 
 type CallKey = (Tenant, TurnId);

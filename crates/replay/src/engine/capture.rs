@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use throughline_codec::continuation_seal;
 use throughline_core::{
-    Append, Batch, Digest, Item, LogId, LogOpening, NewRecord, NewVaultTurn, Receipt, Reply,
-    StopReason, StoreError, Tenant, TurnId, VaultKey, VaultTurn, Wire, WrittenRange, kind,
-    store_items,
+    Append, Batch, Digest, Item, LogOpening, NewRecord, NewVaultTurn, Receipt, Reply, StopReason,
+    StoreError, Tenant, TurnId, VaultKey, VaultTurn, Wire, WrittenRange, kind, store_items,
 };
 use throughline_json::{self as json, Json, Name};
 
@@ -15,7 +14,7 @@ use crate::engine::chain::VisibleDigests;
 use crate::engine::turn_cache::Captured;
 use crate::engine::{Conversation, Replay, chain, compare};
 use crate::objects;
-use crate::turn::{CALL_RECORD, TURN, response_log};
+use crate::turn::{CALL_RECORD, TURN, conversation_log, response_log};
 
 /// A reply to store as a turn.
 #[derive(Clone, Debug)]
@@ -123,7 +122,7 @@ pub(super) async fn capture(
     prepared: &PreparedTurn<'_>,
 ) -> Result<Option<VaultTurn>, StoreError> {
     let turn = prepared.turn;
-    let own_log = LogId::from(format!("conversation-{}", turn.node));
+    let own_log = conversation_log(&turn.node);
     let begin = || Append::new(own_log.clone()).opening(LogOpening::thread());
     let (first, location) = match &turn.conversation.parent {
         Some(parent) => {

@@ -11,23 +11,15 @@ use crate::object::{join_objects, object};
 use crate::records::RecordPages;
 use crate::redact::redact_json;
 use crate::response::GatewayResponse;
-use throughline_replay::{CALL_RECORD, TURN};
+use throughline_replay::{
+    CALL_RECORD, CONVERSATION_PREFIX, TURN, UNANSWERED_PREFIX, is_conversation,
+};
 
 /// Number of most recent records to read per Thread.
 const RECORDS_PER_THREAD: u64 = 2000;
 /// Maximum number of Threads to read for one page of the list.
 const MOST_LOOKED: usize = 2000;
 const MAX_CALLS_PER_THREAD: usize = 200;
-
-/// Name prefix of a conversation's Thread, followed by the id of the first call.
-const CONVERSATION: &str = "conversation-";
-/// Name prefix of the log for a call without a reply.
-const UNANSWERED_PREFIX: &str = "call-";
-
-/// Returns whether a log with this name contains a client's gateway conversation.
-pub(crate) fn is_conversation(log: &str) -> bool {
-    log.starts_with(CONVERSATION) || log.starts_with(UNANSWERED_PREFIX)
-}
 
 /// A recorded call without its bodies.
 pub(crate) struct RecordedCall {
@@ -187,7 +179,8 @@ pub(crate) async fn first_question(
     request: &ApiRequest<'_>,
     log: &LogId,
 ) -> ApiResult<Option<String>> {
-    let name = log.0.strip_prefix(CONVERSATION).or_else(|| log.0.strip_prefix(UNANSWERED_PREFIX));
+    let name =
+        log.0.strip_prefix(CONVERSATION_PREFIX).or_else(|| log.0.strip_prefix(UNANSWERED_PREFIX));
     let Some(name) = name else { return Ok(None) };
     let node = TurnId(Name::from(name));
     let found = request.gateway.replay.calls().find(&request.caller.tenant, &node).await?;

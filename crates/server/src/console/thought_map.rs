@@ -27,7 +27,7 @@ use crate::console::{calls, parse_stored};
 use crate::letta::item_reader::stored_items;
 use crate::letta::runs;
 use crate::records::RecordPages;
-use throughline_replay::Bodies;
+use throughline_replay::{Bodies, is_conversation};
 
 /// Maximum number of calls in a map.
 const MOST: usize = 160;
@@ -90,7 +90,7 @@ struct MapCall {
 /// Returns the map of the Thread that the path names.
 pub(crate) async fn map(request: &ApiRequest<'_>) -> ApiResult {
     let thread = request.thread_head(&request.id(0)).await?;
-    let is_gateway = calls::is_conversation(&thread.log.0);
+    let is_gateway = is_conversation(&thread.log.0);
     let (items, forgotten) = load_items(request, &thread.log, is_gateway).await?;
     let (calls, runs) = if is_gateway {
         (gateway_calls(request, &thread, &items).await?, Vec::new())

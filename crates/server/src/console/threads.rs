@@ -3,6 +3,7 @@
 use throughline_agent::is_inbox;
 use throughline_core::{Body, LogHead, LogKind};
 use throughline_json::Json;
+use throughline_replay::is_conversation;
 
 use crate::api::{ApiRequest, ApiResult, first_words, json_response};
 use crate::console::{
@@ -22,7 +23,7 @@ fn thread_use(id: &str) -> Option<&'static str> {
         return None;
     }
     let is_agents = ["agent-", "conv-", "thread_"].iter().any(|begins| id.starts_with(begins));
-    Some(if calls::is_conversation(id) {
+    Some(if is_conversation(id) {
         "gateway"
     } else if is_agents {
         "agent"

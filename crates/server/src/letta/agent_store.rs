@@ -143,6 +143,13 @@ impl AgentRecord {
     }
 }
 
+/// Returns the Threads that a tenant's agents need: the list of agents, and the Thread of each agent
+/// that was not deleted. The conversations of agents are not included.
+pub async fn agent_threads(store: &dyn Store, tenant: &Tenant) -> StoreResult<Vec<LogId>> {
+    let agents = AgentStore { store, tenant }.agents().await?;
+    Ok(std::iter::once(LogId::from(INDEX)).chain(agents.into_iter().map(LogId)).collect())
+}
+
 /// Reads and writes the agents and conversations of one tenant.
 #[derive(Clone, Copy)]
 pub(crate) struct AgentStore<'s> {

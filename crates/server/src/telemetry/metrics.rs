@@ -99,6 +99,9 @@ pub(crate) struct Metrics {
     retries: Counter,
     reloads: CounterFamily<2>,
     last_reloads: Family<Labels<1>, Gauge>,
+    retention_passes: CounterFamily<1>,
+    deleted: CounterFamily<1>,
+    deleted_bytes: CounterFamily<1>,
     open_streams: Gauge,
     open_sockets: Gauge,
     call_seconds: HistogramFamily<Labels<2>>,
@@ -126,6 +129,30 @@ impl ReloadKind {
 
     fn labels(self, result: &str) -> Labels<2> {
         [("kind", Name::from(self.as_str())), ("result", Name::from(result))]
+    }
+}
+
+/// The result of a pass that deletes expired data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetentionResult {
+    /// All expired data was deleted.
+    Completed,
+    /// Another node was deleting expired data.
+    Skipped,
+    /// The pass stopped early; the next pass continues.
+    Failed,
+}
+
+impl RetentionResult {
+    const ALL: [Self; 3] = [Self::Completed, Self::Skipped, Self::Failed];
+
+    /// Returns the value of the label `result`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+        }
     }
 }
 
@@ -200,6 +227,9 @@ impl Default for Metrics {
             retries: Counter::default(),
             reloads: Family::default(),
             last_reloads: Family::default(),
+            retention_passes: Family::default(),
+            deleted: Family::default(),
+            deleted_bytes: Family::default(),
             open_streams: Gauge::default(),
             open_sockets: Gauge::default(),
             call_seconds: Family::new_with_constructor(new_histogram),
@@ -216,6 +246,10 @@ impl Default for Metrics {
             for result in ["applied", "rejected"] {
                 drop(metrics.reloads.get_or_create(&kind.labels(result)));
             }
+        }
+        for result in RetentionResult::ALL {
+            let labels = [("result", Name::from(result.as_str()))];
+            drop(metrics.retention_passes.get_or_create(&labels));
         }
         metrics.registered()
     }
@@ -250,6 +284,12 @@ impl Metrics {
         own.register("reloads", help, self.reloads.clone());
         let help = "Time of the last successful reload, in seconds since the epoch";
         own.register("last_reload_timestamp_seconds", help, self.last_reloads.clone());
+        let help = "Passes that delete expired data, by result";
+        own.register("retention_runs", help, self.retention_passes.clone());
+        let help = "Expired Threads, runs and traces that were deleted";
+        own.register("retention_deleted", help, self.deleted.clone());
+        let help = "Size of the expired data that was deleted, in bytes";
+        own.register("retention_deleted_bytes", help, self.deleted_bytes.clone());
         own.register("open_streams", "Streams that are open", self.open_streams.clone());
         own.register("open_websockets", "WebSockets that are open", self.open_sockets.clone());
         let help = "Duration of calls up to the last byte";
@@ -300,6 +340,19 @@ impl Metrics {
             let labels = [("kind", Name::from(kind.as_str()))];
             self.last_reloads.get_or_create(&labels).set(time.as_second());
         }
+    }
+
+    /// Counts a pass that deletes expired data.
+    pub(super) fn count_retention(&self, result: RetentionResult) {
+        let labels = [("result", Name::from(result.as_str()))];
+        self.retention_passes.get_or_create(&labels).inc();
+    }
+
+    /// Counts deleted data of a class of `[retention]`.
+    pub(super) fn count_deleted(&self, class: &'static str, number: u64, bytes: u64) {
+        let labels = [("class", Name::from(class))];
+        self.deleted.get_or_create(&labels).inc_by(number);
+        self.deleted_bytes.get_or_create(&labels).inc_by(bytes);
     }
 
     /// Counts a call that has ended.

@@ -20,7 +20,7 @@ pub(super) const UNREACHED: &str = "unreached ";
 /// Builds the record that lists which content was destroyed.
 pub(super) fn notice(erase: &Erasure) -> NewRecord {
     let entry = json::object(|entry| write_erasure(entry, erase));
-    NewRecord::new(erase.reason.kind(), entry.bytes().clone())
+    NewRecord { at: erase.noted_at, ..NewRecord::new(erase.reason.kind(), entry.bytes().clone()) }
 }
 
 fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {

@@ -388,7 +388,11 @@ impl Journal {
 
     /// Returns the numbers of the records whose content would be destroyed, each with its content
     /// size in bytes.
-    async fn erased_records(&self, tenant: &Tenant, erase: &Erasure) -> Result<Vec<(u64, u64)>> {
+    pub(super) async fn erased_records(
+        &self,
+        tenant: &Tenant,
+        erase: &Erasure,
+    ) -> Result<Vec<(u64, u64)>> {
         const PAGE: u32 = 1024;
         let mut records = Vec::new();
         let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });

@@ -118,6 +118,6 @@ impl Page {
 
     pub(super) fn listing(self, kind: Option<LogKind>) -> Listing {
         let Page { after, limit, order } = self;
-        Listing { kind, of: None, forks_of: None, order, after, limit }
+        Listing { kind, of: None, forks_of: None, order, after, limit, idle: None }
     }
 }

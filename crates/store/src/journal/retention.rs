@@ -51,7 +51,7 @@ impl Journal {
         let mut destroyed = ErasureReport::default();
         let expiring = self.aged(tenant, retention, now).await?;
         for (number, aged) in (1..).zip(&expiring) {
-            destroyed.add(self.expire(tenant, aged).await?);
+            destroyed.add(self.expire_unused(tenant, &aged.thread.log, aged.used).await?);
             progress(share(number, expiring.len() as u64));
         }
         destroyed.unreached = self.complete_erasures().await?;
@@ -82,15 +82,20 @@ impl Journal {
         Ok(chosen(ages(threads, &runs), retention, now))
     }
 
-    /// Destroys a Thread's content, unless the Thread was used since it was selected.
-    async fn expire(&self, tenant: &Tenant, aged: &ExpiredThread) -> Result<ErasureReport> {
+    /// Destroys a Thread's content, unless the Thread was used after `until`.
+    pub(super) async fn expire_unused(
+        &self,
+        tenant: &Tenant,
+        thread: &LogId,
+        until: Timestamp,
+    ) -> Result<ErasureReport> {
         let nothing = ErasureReport::default();
-        let Some(head) = self.log(tenant, &aged.thread.log).await? else { return Ok(nothing) };
+        let Some(head) = self.log(tenant, thread).await? else { return Ok(nothing) };
         let family = self.family(tenant, &head.log).await?;
         let runs: Vec<LogHead> = family.runs.iter().map(|(_, run)| run.clone()).collect();
         let threads = std::iter::once(head.clone()).chain(family.forks.iter().cloned()).collect();
         let now = ages(threads, &runs).into_iter().find(|now| now.thread.log == head.log);
-        if now.is_none_or(|now| now.used > aged.used) {
+        if now.is_none_or(|now| now.used > until) {
             return Ok(nothing);
         }
         let own_runs = family.runs.iter().filter(|(of, _)| *of == head.log).map(|(_, run)| run);

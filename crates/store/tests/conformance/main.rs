@@ -14,6 +14,7 @@
 mod appends;
 mod carrying;
 mod events;
+mod expiry;
 mod forgetting;
 mod forks;
 mod harness;
@@ -81,6 +82,8 @@ macro_rules! suite {
                 large_contents_are_not_shared_by_tenants;
             retention: old_threads_expire, oldest_threads_are_deleted_beyond_the_size_limit, thread_with_forks_is_retained,
                 forks_without_content_are_deleted_with_their_thread, threads_used_during_retention_are_kept;
+            expiry: classes_expire_separately, conversations_in_use_keep_all_their_data,
+                expiry_covers_many_pages_and_one_tenant;
             carrying: export_and_import_preserve_everything, import_keeps_forgotten_content_forgotten,
                 import_of_a_fork_keeps_forgotten_content_forgotten, run_without_a_thread_is_exported_and_imported,
                 interrupted_import_continues, two_nodes_can_import_concurrently,

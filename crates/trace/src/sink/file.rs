@@ -1,7 +1,8 @@
-//! Writes traces to files, one folder per session.
+//! Writes traces to files, one folder per session, and lists the stored sessions.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use throughline_json::Name;
 use tokio::fs;
@@ -9,6 +10,11 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::session::{BatchPhase, TraceBatch};
 use crate::sink::{SendFuture, Sink, SinkError};
+
+/// The files of a session. A folder with other files is not a session.
+const WHOLE: &str = "trace.session.json";
+const PART: &str = "trace.session.json.part";
+const EVENTS: &str = "trace.events.jsonl";
 
 /// Writes each trace to `SESSION/trace.session.json` in a folder, and appends streamed batches to
 /// `SESSION/trace.events.jsonl`. A session id starts with its tenant, unless the tenant is
@@ -36,14 +42,66 @@ impl FileSink {
         text.push('\n');
         if batch.phase == BatchPhase::Whole {
             // The rename is atomic, so readers see either the old or the new file.
-            let draft = folder.join("trace.session.json.part");
+            let draft = folder.join(PART);
             fs::write(&draft, text).await?;
-            return fs::rename(draft, folder.join("trace.session.json")).await;
+            return fs::rename(draft, folder.join(WHOLE)).await;
         }
-        let file = folder.join("trace.events.jsonl");
+        let file = folder.join(EVENTS);
         let mut file = fs::OpenOptions::new().create(true).append(true).open(file).await?;
         file.write_all(text.as_bytes()).await?;
         file.flush().await
+    }
+}
+
+/// A session in the folder of a [`FileSink`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSession {
+    folder: PathBuf,
+    /// When a file of the session was last written.
+    pub written: SystemTime,
+    /// Total size of the files in bytes.
+    pub bytes: u64,
+}
+
+impl StoredSession {
+    /// Lists the sessions in the folder of a sink; none if the folder does not exist. Other files
+    /// and folders are left out. This function blocks.
+    pub fn list(folder: &Path) -> io::Result<Vec<Self>> {
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut sessions = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            // A symbolic link is not a directory here, so its target is never deleted.
+            if entry.file_type()?.is_dir() {
+                sessions.extend(Self::read(entry.path())?);
+            }
+        }
+        Ok(sessions)
+    }
+
+    fn read(folder: PathBuf) -> io::Result<Option<Self>> {
+        let mut session = Self { folder, written: SystemTime::UNIX_EPOCH, bytes: 0 };
+        let mut has_files = false;
+        for entry in std::fs::read_dir(&session.folder)? {
+            let entry = entry?;
+            let is_own = [WHOLE, PART, EVENTS].iter().any(|name| entry.file_name() == *name);
+            let metadata = entry.metadata()?;
+            if !is_own || !metadata.is_file() {
+                return Ok(None);
+            }
+            has_files = true;
+            session.written = session.written.max(metadata.modified()?);
+            session.bytes += metadata.len();
+        }
+        Ok(has_files.then_some(session))
+    }
+
+    /// Deletes the session's files and its folder. This function blocks.
+    pub fn delete(&self) -> io::Result<()> {
+        std::fs::remove_dir_all(&self.folder)
     }
 }
 
@@ -70,7 +128,7 @@ impl Sink for FileSink {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
     use std::sync::Arc;
 
@@ -119,5 +177,27 @@ mod tests {
         }
         let list = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
         assert_eq!((list(&outside), list(&outside.join("traces"))), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn only_sessions_are_listed_and_deleted() {
+        let folder = Folder::new("sessions");
+        let sink = FileSink::new(Name::from("file"), folder.join("traces"));
+        assert_eq!(StoredSession::list(&folder.join("traces")).unwrap(), []);
+        let id = session_id(&Tenant::from("acme"), &LogId::from("run_1"));
+        sink.send(&batch(id)).await.unwrap();
+        let other = folder.join("traces/notes");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join("trace.session.json"), "{}").unwrap();
+        std::fs::write(other.join("notes.txt"), "kept").unwrap();
+        std::fs::write(folder.join("traces/readme.txt"), "kept").unwrap();
+        std::fs::create_dir(folder.join("traces/empty")).unwrap();
+        let sessions = StoredSession::list(&folder.join("traces")).unwrap();
+        assert_eq!(sessions.len(), 1);
+        assert!(sessions[0].bytes > 0 && sessions[0].written > SystemTime::UNIX_EPOCH);
+        sessions[0].delete().unwrap();
+        assert_eq!(StoredSession::list(&folder.join("traces")).unwrap(), []);
+        assert_eq!(std::fs::read_dir(folder.join("traces")).unwrap().count(), 3);
+        assert!(other.join("notes.txt").exists());
     }
 }

@@ -15,6 +15,7 @@ use throughline_server::{
 };
 use throughline_store::Journal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -23,7 +24,7 @@ use super::parts::{GatewayParts, load_tls};
 use super::{apply_options, has_keys, missing_keys, needs_keys};
 use crate::agent::{AgentModels, config_router};
 use crate::args::Serve;
-use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
+use crate::config::{self, Config, ConfigSnapshot, RetentionSettings, TlsFiles};
 use crate::file_watch::{FileWatch, INTERVAL};
 use crate::print::failure::{Failure, Result};
 use crate::router::ConfigRouter;
@@ -112,6 +113,8 @@ pub(super) struct Reloader<'s> {
     /// The router in effect, whose account pools the next router takes over.
     pub(super) router: Arc<ConfigRouter>,
     pub(super) tls: Option<SharedTls>,
+    /// Receives the settings of `[retention]`.
+    pub(super) retention: watch::Sender<RetentionSettings>,
     /// Whether only this machine can connect to the listener.
     pub(super) is_local: bool,
     /// The configuration in effect.
@@ -240,6 +243,11 @@ impl Reloader<'_> {
         }
         self.handle.replace(Server::new(gateway, Some(Arc::clone(&self.agents))));
         self.log.set_level(config.server.log);
+        self.retention.send_if_modified(|settings| {
+            let is_changed = *settings != config.retention;
+            settings.clone_from(&config.retention);
+            is_changed
+        });
         (self.config, self.router) = (config, router);
         Ok(self.started_with.keys_that_need_restart(&snapshot))
     }

@@ -18,7 +18,30 @@ pub(super) enum AccessMode {
 /// Client settings. Lines that are not indented are headings.
 const EXAMPLES: &str = include_str!("welcome.txt");
 
-pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMode) -> String {
+/// The store in the startup message.
+#[derive(Clone, Copy)]
+pub(super) struct StoreSummary<'s> {
+    /// The URL without a password.
+    pub(super) url: &'s str,
+    pub(super) has_master_key: bool,
+}
+
+impl StoreSummary<'_> {
+    fn encryption(self) -> &'static str {
+        if self.has_master_key {
+            "with a master key, which is not in the store"
+        } else {
+            "without a master key: a copy of the store is readable (see docs/store.md)"
+        }
+    }
+}
+
+pub(super) fn welcome(
+    config: &Config,
+    url: &str,
+    store: StoreSummary<'_>,
+    access: AccessMode,
+) -> String {
     let (keys, header, key) = match access {
         AccessMode::Keys => {
             let header = " -H 'authorization: Bearer tl_…'";
@@ -42,7 +65,9 @@ pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMod
     };
     for (label, value) in [
         ("console", format!("{url}/")),
-        ("store", store.to_owned()),
+        ("store", store.url.to_owned()),
+        ("encrypted", store.encryption().to_owned()),
+        ("retention", config.retention.describe()),
         ("config", file),
         ("providers", providers(config)),
         ("keys", keys.to_owned()),

@@ -17,7 +17,7 @@ use super::*;
 use crate::telemetry::metrics::page::MetricsFormat::{OpenMetrics, Prometheus};
 
 /// All metrics with their types in the Prometheus format. The names are stable.
-const METRICS: [(&str, &str); 21] = [
+const METRICS: [(&str, &str); 24] = [
     ("gen_ai_client_operation_duration_seconds", "histogram"),
     ("gen_ai_client_operation_time_to_first_chunk_seconds", "histogram"),
     ("gen_ai_client_token_usage", "histogram"),
@@ -36,6 +36,9 @@ const METRICS: [(&str, &str); 21] = [
     ("throughline_open_streams", "gauge"),
     ("throughline_open_websockets", "gauge"),
     ("throughline_reloads_total", "counter"),
+    ("throughline_retention_deleted_bytes_total", "counter"),
+    ("throughline_retention_deleted_total", "counter"),
+    ("throughline_retention_runs_total", "counter"),
     ("throughline_retries_total", "counter"),
     ("throughline_tokens_total", "counter"),
     ("throughline_verdicts_total", "counter"),
@@ -99,6 +102,8 @@ async fn metrics_have_stable_names_and_types() {
     count(&metrics, &record, None);
     metrics.count_cooldown(&Name::from("google"), "work");
     metrics.count_reload(ReloadKind::Config, Some(Timestamp::UNIX_EPOCH));
+    metrics.count_retention(RetentionResult::Completed);
+    metrics.count_deleted("bodies", 2, 500);
     let labels = [("type", Name::from(OTHER)), ("reason", Name::from(OTHER))];
     metrics.transformations.get_or_create(&labels).inc();
     metrics.verdicts.get_or_create(&[("verdict", Name::from("accept"))]).inc();
@@ -114,6 +119,10 @@ async fn metrics_have_stable_names_and_types() {
         "throughline_cost_usd_total{provider=\"google\",model=\"gemini-3-pro\"} 0.00014",
         "throughline_fates_total{fate=\"restored\"} 0",
         "throughline_call_seconds_bucket{le=\"1\",dialect=\"openai-chat\",provider=\"google\"} 1",
+        "throughline_retention_runs_total{result=\"completed\"} 1",
+        "throughline_retention_runs_total{result=\"failed\"} 0",
+        "throughline_retention_deleted_total{class=\"bodies\"} 2",
+        "throughline_retention_deleted_bytes_total{class=\"bodies\"} 500",
         "throughline_retries_total 3",
         "throughline_open_websockets 2",
         "throughline_open_streams 0",

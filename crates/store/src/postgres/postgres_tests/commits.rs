@@ -140,8 +140,15 @@ async fn forks_continue_at_their_fork_point_and_inherit_rewinds() {
     assert_eq!((head.rewinds, head.last), (vec![Rewind { at: 7, to: 4 }], 9));
     assert_eq!(head.fork.map(|fork| (fork.log, fork.at)), Some((log("a"), 8)));
 
-    let listing =
-        |order| Listing { kind: None, of: None, forks_of: None, order, after: None, limit: 10 };
+    let listing = |order| Listing {
+        kind: None,
+        of: None,
+        forks_of: None,
+        order,
+        after: None,
+        limit: 10,
+        idle: None,
+    };
     let names = async |listing| -> Vec<String> {
         node.logs(&tenant(), listing)
             .await
