@@ -277,7 +277,7 @@ pub(crate) struct Man {
     pub(crate) output: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Human-readable text
     #[default]

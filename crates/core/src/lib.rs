@@ -19,6 +19,7 @@ pub mod gen_ai;
 mod identity;
 mod item;
 mod item_json;
+mod key_role;
 mod memoized;
 mod model;
 mod name;
@@ -50,6 +51,7 @@ pub use crate::item::{
 pub use crate::item_json::{
     StoredItem, holds_siblings, restore_items, store_items, without_siblings,
 };
+pub use crate::key_role::KeyRole;
 pub use crate::memoized::Memoized;
 pub use crate::model::{
     Clock, CostEstimator, EventStream, IdGenerator, Model, ModelError, ModelErrorKind, ModelFuture,

@@ -9,9 +9,10 @@
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::{Authority, Scheme};
 use axum::http::{HeaderMap, Uri};
-use throughline_core::{BudgetPeriod, StoreFuture, Tenant, matches_pattern};
+use throughline_core::{BudgetPeriod, KeyRole, StoreFuture, Tenant, matches_pattern};
 use throughline_json::Name;
 
+use crate::error::{GatewayError, GatewayResult};
 use crate::provider_key::ProviderKey;
 
 /// Authenticates callers by their gateway keys.
@@ -35,6 +36,8 @@ pub enum Admission {
     Open,
     /// The request was authenticated with this key.
     Key {
+        /// The role of the key; `None` if the key has no role.
+        role: Option<KeyRole>,
         /// The tenant whose conversations the key may use.
         tenant: Tenant,
         /// The id of the key, as shown in logs and reports.
@@ -77,6 +80,51 @@ impl Admission {
     }
 }
 
+/// What a route lets its callers do. The role of a key decides which permissions it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Call models, run agents, and change their data.
+    Use,
+    /// Read lists of models, agents, their messages and runs, and the usage of the key.
+    Read,
+    /// Read everything that the tenant's keys have stored: calls, Threads, runs, keys and usage.
+    Inspect,
+    /// Approve tool calls and answer questions.
+    Approve,
+    /// Export Threads and snapshots of runs.
+    Export,
+    /// Verify the Journal.
+    Verify,
+    /// Create, change and revoke keys, and reset their budgets.
+    ManageKeys,
+}
+
+impl Permission {
+    /// Returns whether keys with this role have the permission. Keys without a role have the
+    /// permissions that all keys had before there were roles.
+    fn is_granted_to(self, role: Option<KeyRole>) -> bool {
+        match role {
+            Some(KeyRole::Operator) => true,
+            Some(KeyRole::App) => matches!(self, Self::Use | Self::Read),
+            Some(KeyRole::Viewer) => matches!(self, Self::Read | Self::Inspect),
+            None => self != Self::ManageKeys,
+        }
+    }
+
+    /// Returns what the permission allows, as an object of `may not`.
+    fn action(self) -> &'static str {
+        match self {
+            Self::Use => "call models or change data",
+            Self::Read => "read data",
+            Self::Inspect => "read the data of other keys",
+            Self::Approve => "decide on approvals and questions",
+            Self::Export => "export data",
+            Self::Verify => "verify the journal",
+            Self::ManageKeys => "manage keys",
+        }
+    }
+}
+
 /// The usage limits of a key; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
@@ -115,6 +163,28 @@ pub(crate) struct Caller {
     /// The scheme and host under which the caller reaches the gateway, such as
     /// `http://localhost:4400`.
     pub(crate) address: Option<Name>,
+}
+
+impl Caller {
+    /// Returns an error if the role of the caller's key lacks a permission. Callers of a gateway
+    /// without keys have all permissions.
+    pub(crate) fn require(&self, permission: Permission) -> GatewayResult<()> {
+        let role = match &self.admission {
+            Admission::Key { role, .. } => *role,
+            Admission::Open | Admission::Refused => return Ok(()),
+        };
+        if permission.is_granted_to(role) {
+            return Ok(());
+        }
+        let role = role
+            .map_or_else(|| "without a role".to_owned(), |role| format!("with the role {role}"));
+        let message = format!(
+            "a key {role} may not {}; use another key, or change the role with `throughline keys \
+             update --role`",
+            permission.action()
+        );
+        Err(GatewayError::new(403, message))
+    }
 }
 
 /// Prefix that distinguishes gateway keys from provider keys.

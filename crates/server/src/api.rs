@@ -25,7 +25,7 @@ use std::time::Duration;
 use throughline_agent::{Progress, RunSpec, Runner, State};
 use throughline_core::{LogHead, LogId, LogKind, Store, StoreFuture, Tenant};
 use throughline_json::{Json, Name, Tree};
-use throughline_spec::{Archive, RedactionPolicy};
+use throughline_spec::{Archive, KeyManager, RedactionPolicy};
 
 use crate::access::Caller;
 pub use crate::api::drives::RunCaps;
@@ -56,6 +56,8 @@ pub struct AgentApi {
     pub(crate) archive: Option<Arc<dyn Archive>>,
     /// Exports run traces for the console; `None` disables the trace view.
     pub(crate) traces: Option<Arc<dyn RunTraces>>,
+    /// Manages the keys of tenants; `None` disables the routes that need it.
+    pub(crate) keys: Option<Arc<dyn KeyManager>>,
     /// The built-in simulators; `None` if the server has none.
     pub(crate) simulators: Option<Arc<dyn SimulatorLedger>>,
     pub(crate) summaries: SummaryCache,
@@ -75,6 +77,7 @@ impl AgentApi {
             ping: PING_INTERVAL,
             archive: None,
             traces: None,
+            keys: None,
             simulators: None,
             summaries: SummaryCache::default(),
             proofs: Arc::default(),
@@ -94,6 +97,13 @@ impl AgentApi {
     #[must_use]
     pub fn with_archive(mut self, archive: Arc<dyn Archive>) -> Self {
         self.archive = Some(archive);
+        self
+    }
+
+    /// Enables the routes that create, change and revoke keys.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Arc<dyn KeyManager>) -> Self {
+        self.keys = Some(keys);
         self
     }
 

@@ -12,7 +12,8 @@
 //! | `threads.rs`, `thought_map.rs` | threads; which model had which Thought, and where it was sent back |
 //! | `calls.rs` | the list of gateway calls, and one call |
 //! | `inbox.rs` | approvals and questions for a person, and decisions on them |
-//! | `journal.rs` | verification, manifest, export, keys, and usage by hour |
+//! | `journal.rs` | verification, manifest, export, and usage by hour |
+//! | `keys.rs` | the list and the management of keys |
 //! | `simulators.rs` | the ledger of the built-in simulators |
 //! | `doctor.rs` | audit, repair and translation of a pasted request |
 
@@ -22,6 +23,7 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod journal;
+pub(crate) mod keys;
 pub(crate) mod runs;
 pub(crate) mod simulators;
 pub(crate) mod thought_map;

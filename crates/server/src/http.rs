@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
 
-use crate::access::{self, Caller};
+use crate::access::{self, Caller, Permission};
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
 use crate::console::assets;
 use crate::error::{GatewayError, GatewayResult};
@@ -271,6 +271,7 @@ async fn open_socket(server: &Arc<Server>, target: Name, parts: Parts) -> Gatewa
         let message = "this gateway has no keys, so it does not serve pages of other sites";
         return Err(GatewayError::new(403, message));
     }
+    caller.require(Permission::Use)?;
     let place = gateway.operations.admit_socket(&caller).await?;
     let (server, head) = (Arc::clone(server), Arc::new(websocket::request_parts(&parts)));
     let dispatch: Dispatch = Arc::new(move |body, route| {
@@ -334,6 +335,9 @@ async fn respond(
     let private = health::private_endpoint(gateway, &caller, method, &request.path, accept);
     if let Some(response) = private.await {
         return response;
+    }
+    if let Err(problem) = caller.require(route.permission()) {
+        return reject(gateway, &error_wire, &problem);
     }
     let path = parts.uri.path();
     match &route {
@@ -485,6 +489,7 @@ async fn handle_agent_request(
 ) -> GatewayResponse {
     let answered = async {
         let caller = caller?;
+        caller.require(found.permission)?;
         let scope = gateway.operations.begin_request(&caller, dialect).await?;
         let encoding = content_encoding(headers)?;
         let body = receive(gateway, &caller, &scope, encoding, body).await?;
@@ -528,12 +533,15 @@ async fn dispatch(
                 .map_err(|error| ApiError::new(422, format!("the body is not JSON: {error}")))?
         }
     };
-    let RouteMatch { op, ids, query } = found;
+    let RouteMatch { op, ids, query, .. } = found;
     let request = ApiRequest { api, gateway, caller, ids, query, body };
     let response = perform(&request, op).await?;
     Ok(match &api.policy {
-        // A snapshot must return to each provider exactly what that provider issued.
-        Some(policy) if op != Op::Snapshot => redact_response(policy, response),
+        // A snapshot must return to each provider exactly what that provider issued, and a new key
+        // is returned only once.
+        Some(policy) if !matches!(op, Op::Snapshot | Op::CreateKey) => {
+            redact_response(policy, response)
+        }
         Some(_) | None => response,
     })
 }

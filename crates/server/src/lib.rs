@@ -54,5 +54,5 @@ pub use crate::routing::{ModelRouter, ModelSource, RouteTarget};
 pub use crate::telemetry::{
     BudgetAlerts, CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price,
     PriceTier, Prices, ReloadKind, RetentionResult, SocketLimits, StorePolicy, Telemetry,
-    TokenPrices, UsageAmount, UsageKey, UsageRow, budget_log, budget_reset, usage_log,
+    TokenPrices, UsageAmount, UsageKey, UsageRow, budget_log, reset_budget, usage_log,
 };

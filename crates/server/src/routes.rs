@@ -14,6 +14,7 @@ use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use throughline_json::Name;
 
+use crate::access::Permission;
 use crate::api::{
     AnyObject, AnyValue, ApiRequest, ApiResult, ReflectionRef, RunEventRef, SchemaDocument,
     SmartStateRef, SnapshotDocument,
@@ -33,9 +34,9 @@ use crate::letta::run_stream::WholeAnswer;
 use crate::letta::runs::{RunState, RunUsage, StepState};
 use crate::routes::parameters::{
     AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CONVERSATION, CONVERSATION_FILTER, DECISION, DOCTOR,
-    EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, LEDGER, MESSAGE_TYPES, PAGE, ParameterSpec,
-    REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID, SHOW_CALLS,
-    SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
+    EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, KEY_LIMITS, LEDGER, MESSAGE_TYPES, NEW_KEY, PAGE,
+    ParameterSpec, REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID,
+    SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
 };
 use crate::url::{Query, decode_segment};
 use crate::{console, letta};
@@ -50,6 +51,8 @@ pub struct Route {
     /// A one-sentence summary for the `OpenAPI` document.
     pub summary: &'static str,
     pub(crate) op: Op,
+    /// What a key needs to use the route.
+    pub(crate) permission: Permission,
     pub(crate) query: &'static [&'static [ParameterSpec]],
     pub(crate) body: &'static [&'static [ParameterSpec]],
     /// The schema of the JSON response, if the route has one.
@@ -65,12 +68,12 @@ fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
     schemas.subschema_for::<T>()
 }
 
-/// Declares the operations, the route table and the dispatch. Each row contains the operation, its
-/// method, path and summary. The optional `[query parameters]`, `{body members}`, `-> response` and
+/// Declares the operations, the route table and the dispatch. Each row contains the operation, the
+/// permission that it needs, its method, path and summary. The optional `[query parameters]`, `{body members}`, `-> response` and
 /// `| stream event` follow, and then the handler.
 macro_rules! routes {
     ($request:ident; $(
-        $op:ident $method:literal $path:literal $summary:literal
+        $op:ident $permission:ident $method:literal $path:literal $summary:literal
         $([$($query:expr),*])? $({$($body:expr),*})? $(-> $response:ty)? $(| $event:ty)?
         => $handler:expr;
     )*) => {
@@ -83,6 +86,7 @@ macro_rules! routes {
             path: $path,
             summary: $summary,
             op: Op::$op,
+            permission: Permission::$permission,
             query: &[$($($query),*)?],
             body: &[$($($body),*)?],
             response: &[$(schema_of::<$response>)?],
@@ -97,147 +101,155 @@ macro_rules! routes {
 }
 
 routes! { request;
-    Health "GET" "/v1/health/" "Report that the API is available."
+    Health Read "GET" "/v1/health/" "Report that the API is available."
         -> Health => Ok(letta::resource_json::health());
-    Models "GET" "/v1/models/" "List the models that agents can use."
+    Models Read "GET" "/v1/models/" "List the models that agents can use."
         -> Vec<ModelEntry<'static>> => Ok(letta::resource_json::models(request));
-    Tools "GET" "/v1/tools/" "List the tools that agents can use."
+    Tools Read "GET" "/v1/tools/" "List the tools that agents can use."
         [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::all_tools(request);
-    CreateAgent "POST" "/v1/agents/" "Create an agent."
+    CreateAgent Use "POST" "/v1/agents/" "Create an agent."
         {AGENT} -> AgentState => letta::agents::create(request).await;
-    ListAgents "GET" "/v1/agents/" "List agents, page by page."
+    ListAgents Read "GET" "/v1/agents/" "List agents, page by page."
         [PAGE, AGENT_FILTER] -> Vec<AgentState> => letta::agents::list(request).await;
-    CountAgents "GET" "/v1/agents/count" "Count the agents."
+    CountAgents Read "GET" "/v1/agents/count" "Count the agents."
         -> u64 => letta::agents::count(request).await;
-    Agent "GET" "/v1/agents/{agent}" "Return an agent."
+    Agent Read "GET" "/v1/agents/{agent}" "Return an agent."
         -> AgentState => letta::agents::retrieve(request).await;
-    UpdateAgent "PATCH" "/v1/agents/{agent}" "Update an agent."
+    UpdateAgent Use "PATCH" "/v1/agents/{agent}" "Update an agent."
         {AGENT} -> AgentState => letta::agents::update(request).await;
-    DeleteAgent "DELETE" "/v1/agents/{agent}" "Delete an agent."
+    DeleteAgent Use "DELETE" "/v1/agents/{agent}" "Delete an agent."
         -> () => letta::agents::delete(request).await;
-    AgentTools "GET" "/v1/agents/{agent}/tools" "List the tools of an agent."
+    AgentTools Read "GET" "/v1/agents/{agent}/tools" "List the tools of an agent."
         [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::tools(request).await;
-    ToolApproval "PATCH" "/v1/agents/{agent}/tools/approval/{tool}" "Set whether a tool of an agent requires approval."
+    ToolApproval Use "PATCH" "/v1/agents/{agent}/tools/approval/{tool}" "Set whether a tool of an agent requires approval."
         {REQUIRES_APPROVAL} -> AgentState => letta::agents::tool_approval(request).await;
-    AgentBlocks "GET" "/v1/agents/{agent}/core-memory/blocks" "List the memory blocks of an agent."
+    AgentBlocks Read "GET" "/v1/agents/{agent}/core-memory/blocks" "List the memory blocks of an agent."
         [PAGE] -> Vec<MemoryBlock> => letta::agents::blocks(request).await;
-    AgentBlock "GET" "/v1/agents/{agent}/core-memory/blocks/{block}" "Return a memory block of an agent by its label."
+    AgentBlock Read "GET" "/v1/agents/{agent}/core-memory/blocks/{block}" "Return a memory block of an agent by its label."
         -> MemoryBlock => letta::agents::block(request).await;
-    UpdateBlock "PATCH" "/v1/agents/{agent}/core-memory/blocks/{block}" "Update a memory block of an agent."
+    UpdateBlock Use "PATCH" "/v1/agents/{agent}/core-memory/blocks/{block}" "Update a memory block of an agent."
         {BLOCK_VALUE} -> MemoryBlock => letta::agents::update_block(request).await;
-    ClientDialect "POST" "/v1/agents/{agent}/messages" "Send messages to an agent, or decide its pending requests."
+    ClientDialect Use "POST" "/v1/agents/{agent}/messages" "Send messages to an agent, or decide its pending requests."
         {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(request, ResponseMode::Whole).await;
-    SayStream "POST" "/v1/agents/{agent}/messages/stream" "Send messages to an agent and stream the answer."
+    SayStream Use "POST" "/v1/agents/{agent}/messages/stream" "Send messages to an agent and stream the answer."
         {SAID} | LettaMessage => letta::messages::send_messages(request, ResponseMode::Stream).await;
-    SayAsync "POST" "/v1/agents/{agent}/messages/async" "Send messages to an agent and return the run at once."
+    SayAsync Use "POST" "/v1/agents/{agent}/messages/async" "Send messages to an agent and return the run at once."
         {SAID} -> RunState => letta::messages::send_messages(request, ResponseMode::Later).await;
-    Messages "GET" "/v1/agents/{agent}/messages" "List the messages of an agent, page by page."
+    Messages Read "GET" "/v1/agents/{agent}/messages" "List the messages of an agent, page by page."
         [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(request).await;
-    Cancel "POST" "/v1/agents/{agent}/messages/cancel" "Cancel the runs of an agent."
+    Cancel Use "POST" "/v1/agents/{agent}/messages/cancel" "Cancel the runs of an agent."
         {RUN_IDS} -> CancelledRuns => letta::messages::cancel(request).await;
-    Reset "PATCH" "/v1/agents/{agent}/reset-messages" "Reset an agent's messages. The history keeps them."
+    Reset Use "PATCH" "/v1/agents/{agent}/reset-messages" "Reset an agent's messages. The history keeps them."
         -> AgentState => letta::messages::reset(request).await;
-    Summarize "POST" "/v1/agents/{agent}/summarize" "Summarise the older messages of an agent."
+    Summarize Use "POST" "/v1/agents/{agent}/summarize" "Summarise the older messages of an agent."
         -> Compaction => letta::conversations::compact(request).await;
-    Runs "GET" "/v1/runs/" "List runs, page by page."
+    Runs Read "GET" "/v1/runs/" "List runs, page by page."
         [PAGE, RUN_FILTER] -> Vec<RunState> => letta::runs::list(request).await;
-    Run "GET" "/v1/runs/{run}" "Return a run."
+    Run Read "GET" "/v1/runs/{run}" "Return a run."
         -> RunState => letta::runs::retrieve(request).await;
-    RunMessages "GET" "/v1/runs/{run}/messages" "List the messages of a run."
+    RunMessages Read "GET" "/v1/runs/{run}/messages" "List the messages of a run."
         [PAGE] -> Vec<LettaMessage> => letta::runs::messages(request).await;
-    RunSteps "GET" "/v1/runs/{run}/steps" "List the steps of a run."
+    RunSteps Read "GET" "/v1/runs/{run}/steps" "List the steps of a run."
         [PAGE] -> Vec<StepState> => letta::runs::steps(request).await;
-    RunUsage "GET" "/v1/runs/{run}/usage" "Return the token usage of a run."
+    RunUsage Read "GET" "/v1/runs/{run}/usage" "Return the token usage of a run."
         -> RunUsage => letta::runs::usage(request).await;
-    RunStream "POST" "/v1/runs/{run}/stream" "Stream a run, starting after any message."
+    RunStream Read "POST" "/v1/runs/{run}/stream" "Stream a run, starting after any message."
         {STREAM_MEMBERS} | LettaMessage => letta::runs::stream(request).await;
-    CreateConversation "POST" "/v1/conversations/" "Create a conversation with an agent."
+    CreateConversation Use "POST" "/v1/conversations/" "Create a conversation with an agent."
         {CONVERSATION} -> ConversationState<'static> => letta::conversations::create(request).await;
-    ListConversations "GET" "/v1/conversations/" "List the conversations of an agent."
+    ListConversations Read "GET" "/v1/conversations/" "List the conversations of an agent."
         [PAGE, CONVERSATION_FILTER] -> Vec<ConversationState<'static>> => letta::conversations::list(request).await;
-    Conversation "GET" "/v1/conversations/{conversation}" "Return a conversation."
+    Conversation Read "GET" "/v1/conversations/{conversation}" "Return a conversation."
         -> ConversationState<'static> => letta::conversations::retrieve(request).await;
-    UpdateConversation "PATCH" "/v1/conversations/{conversation}" "Update a conversation."
+    UpdateConversation Use "PATCH" "/v1/conversations/{conversation}" "Update a conversation."
         {CONVERSATION} -> ConversationState<'static> => letta::conversations::update(request).await;
-    DeleteConversation "DELETE" "/v1/conversations/{conversation}" "Delete a conversation."
+    DeleteConversation Use "DELETE" "/v1/conversations/{conversation}" "Delete a conversation."
         -> () => letta::conversations::delete(request).await;
-    SayInConversation "POST" "/v1/conversations/{conversation}/messages" "Send messages in a conversation."
+    SayInConversation Use "POST" "/v1/conversations/{conversation}/messages" "Send messages in a conversation."
         {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(request, ResponseMode::Conversation).await;
-    ConversationMessages "GET" "/v1/conversations/{conversation}/messages" "List the messages of a conversation, page by page."
+    ConversationMessages Read "GET" "/v1/conversations/{conversation}/messages" "List the messages of a conversation, page by page."
         [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(request).await;
-    ConversationStream "POST" "/v1/conversations/{conversation}/stream" "Stream the active run of a conversation."
+    ConversationStream Read "POST" "/v1/conversations/{conversation}/stream" "Stream the active run of a conversation."
         {STREAM_MEMBERS} | LettaMessage => letta::conversations::stream(request).await;
-    Fork "POST" "/v1/conversations/{conversation}/fork" "Create a conversation that shares another one's history."
+    Fork Use "POST" "/v1/conversations/{conversation}/fork" "Create a conversation that shares another one's history."
         [FORK] -> ConversationState<'static> => letta::conversations::fork(request).await;
-    Compact "POST" "/v1/conversations/{conversation}/compact" "Summarise the older messages of a conversation."
+    Compact Use "POST" "/v1/conversations/{conversation}/compact" "Summarise the older messages of a conversation."
         -> Compaction => letta::conversations::compact(request).await;
-    CancelConversation "POST" "/v1/conversations/{conversation}/cancel" "Cancel the runs of a conversation."
+    CancelConversation Use "POST" "/v1/conversations/{conversation}/cancel" "Cancel the runs of a conversation."
         -> CancelledRuns => letta::messages::cancel(request).await;
-    State "GET" "/v1/throughline/runs/{run}/state" "Return the documented state of a run."
+    State Read "GET" "/v1/throughline/runs/{run}/state" "Return the documented state of a run."
         -> SmartStateRef => letta::extensions::state(request).await;
-    Snapshot "GET" "/v1/throughline/runs/{run}/snapshot" "Return a run as one document that can be restored elsewhere."
+    Snapshot Export "GET" "/v1/throughline/runs/{run}/snapshot" "Return a run as one document that can be restored elsewhere."
         [TAG] -> SnapshotDocument => letta::extensions::snapshot(request).await;
-    Restore "POST" "/v1/throughline/snapshots" "Restore a snapshot as a new run."
+    Restore Use "POST" "/v1/throughline/snapshots" "Restore a snapshot as a new run."
         -> RunState => letta::extensions::restore(request).await;
-    Resume "POST" "/v1/throughline/runs/{run}/resume" "Resume a run."
+    Resume Use "POST" "/v1/throughline/runs/{run}/resume" "Resume a run."
         -> RunState => letta::extensions::resume(request).await;
-    Plan "GET" "/v1/throughline/runs/{run}/plan" "Return the plan of a run."
+    Plan Read "GET" "/v1/throughline/runs/{run}/plan" "Return the plan of a run."
         -> RunPlan => letta::extensions::plan(request).await;
-    Reflections "GET" "/v1/throughline/runs/{run}/reflections" "List the agent's reflections in a run."
+    Reflections Read "GET" "/v1/throughline/runs/{run}/reflections" "List the agent's reflections in a run."
         -> Vec<ReflectionRef> => letta::extensions::reflections(request).await;
-    Journal "GET" "/v1/throughline/runs/{run}/journal" "List the events of a run, page by page."
+    Journal Read "GET" "/v1/throughline/runs/{run}/journal" "List the events of a run, page by page."
         [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::journal(request).await;
-    FateCounts "GET" "/v1/throughline/runs/{run}/fates" "List the fates of thoughts and seals in each call of a run."
+    FateCounts Read "GET" "/v1/throughline/runs/{run}/fates" "List the fates of thoughts and seals in each call of a run."
         [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::fates(request).await;
-    Narrative "GET" "/v1/throughline/runs/{run}/narrative" "Describe in sentences what happened in a run and why."
+    Narrative Read "GET" "/v1/throughline/runs/{run}/narrative" "Describe in sentences what happened in a run and why."
         -> Narrative => letta::extensions::narrative(request).await;
-    Questions "GET" "/v1/throughline/questions" "List the open questions for people."
+    Questions Read "GET" "/v1/throughline/questions" "List the open questions for people."
         [RUN_ID] -> Vec<Question> => letta::extensions::questions(request).await;
-    AnswerQuestion "POST" "/v1/throughline/questions/{question}" "Answer a question."
+    AnswerQuestion Approve "POST" "/v1/throughline/questions/{question}" "Answer a question."
         {ANSWER} -> Question => letta::extensions::answer(request).await;
-    Schema "GET" "/v1/throughline/schemas/{schema}" "Return the JSON Schema of a document: run-event or smart-state."
+    Schema Read "GET" "/v1/throughline/schemas/{schema}" "Return the JSON Schema of a document: run-event or smart-state."
         -> SchemaDocument => letta::extensions::schema(request);
-    ForkThread "POST" "/v1/throughline/threads/{thread}/fork" "Create a thread that shares another one's history up to a record."
+    ForkThread Use "POST" "/v1/throughline/threads/{thread}/fork" "Create a thread that shares another one's history up to a record."
         {FORK_RECORD} -> ForkedThread => letta::extensions::fork(request).await;
-    Rewind "POST" "/v1/throughline/threads/{thread}/rewind" "Rewind a thread to an earlier record."
+    Rewind Use "POST" "/v1/throughline/threads/{thread}/rewind" "Rewind a thread to an earlier record."
         {REWIND_RECORD} -> RewoundThread => letta::extensions::rewind(request).await;
-    ShowRuns "GET" "/v1/throughline/runs" "Summarise the runs, newest first."
+    ShowRuns Inspect "GET" "/v1/throughline/runs" "Summarise the runs, newest first."
         [SHOW_RUNS] -> AnyObject => console::runs::list(request).await;
-    ShowRun "GET" "/v1/throughline/runs/{run}" "Return the status of a run and its distance to its limits."
+    ShowRun Inspect "GET" "/v1/throughline/runs/{run}" "Return the status of a run and its distance to its limits."
         -> AnyObject => console::runs::show(request).await;
-    FollowRun "GET" "/v1/throughline/runs/{run}/events/stream" "Stream the events of a run, starting after any event."
+    FollowRun Read "GET" "/v1/throughline/runs/{run}/events/stream" "Stream the events of a run, starting after any event."
         [FOLLOW] | RunEventRef => console::events::follow(request).await;
-    ShowTrace "GET" "/v1/throughline/runs/{run}/trace" "Return the trace of a run as one document."
+    ShowTrace Inspect "GET" "/v1/throughline/runs/{run}/trace" "Return the trace of a run as one document."
         -> AnyValue => console::runs::trace(request).await;
-    ShowThreads "GET" "/v1/throughline/threads" "List the threads, newest first."
+    ShowThreads Inspect "GET" "/v1/throughline/threads" "List the threads, newest first."
         [SHOW_THREADS] -> AnyObject => console::threads::list(request).await;
-    ShowThread "GET" "/v1/throughline/threads/{thread}" "Return a thread with its runs and calls."
+    ShowThread Inspect "GET" "/v1/throughline/threads/{thread}" "Return a thread with its runs and calls."
         -> AnyObject => console::threads::show(request).await;
-    ThoughtMap "GET" "/v1/throughline/threads/{thread}/map" "Return the thoughts of a thread by model, with their replays."
+    ThoughtMap Inspect "GET" "/v1/throughline/threads/{thread}/map" "Return the thoughts of a thread by model, with their replays."
         -> ThoughtMap => console::thought_map::map(request).await;
-    ShowCalls "GET" "/v1/throughline/calls" "List the gateway's calls, page by page; the most recently written threads come first."
+    ShowCalls Inspect "GET" "/v1/throughline/calls" "List the gateway's calls, page by page; the most recently written threads come first."
         [SHOW_CALLS] -> AnyObject => console::calls::list(request).await;
-    ShowCall "GET" "/v1/throughline/calls/{call}/view" "Return the record of a call, with common secrets redacted."
+    ShowCall Inspect "GET" "/v1/throughline/calls/{call}/view" "Return the record of a call, with common secrets redacted."
         -> AnyObject => console::calls::show(request).await;
-    Inbox "GET" "/v1/throughline/inbox" "List everything that waits for a person."
+    Inbox Inspect "GET" "/v1/throughline/inbox" "List everything that waits for a person."
         [RUN] -> AnyObject => console::inbox::list(request).await;
-    Decide "POST" "/v1/throughline/approvals/{approval}" "Approve or reject a tool call."
+    Decide Approve "POST" "/v1/throughline/approvals/{approval}" "Approve or reject a tool call."
         {DECISION} -> AnyObject => console::inbox::decide(request).await;
-    ShowJournal "GET" "/v1/throughline/journal" "Return the journal's signer and the signed heads of its chains."
+    ShowJournal Inspect "GET" "/v1/throughline/journal" "Return the journal's signer and the signed heads of its chains."
         -> AnyObject => console::journal::manifest(request).await;
-    VerifyJournal "POST" "/v1/throughline/journal/verify" "Verify the chains of the caller's tenant; on a gateway without keys, the whole journal."
+    VerifyJournal Verify "POST" "/v1/throughline/journal/verify" "Verify the chains of the caller's tenant; on a gateway without keys, the whole journal."
         -> AnyObject => console::journal::verify(request).await;
-    ExportJournal "GET" "/v1/throughline/journal/export" "Export threads as JSON lines, with common secrets redacted."
+    ExportJournal Export "GET" "/v1/throughline/journal/export" "Export threads as JSON lines, with common secrets redacted."
         [THREADS] -> AnyValue => console::journal::export(request).await;
-    ShowKeys "GET" "/v1/throughline/keys" "List the keys and their permissions."
-        -> AnyObject => console::journal::keys(request).await;
-    UsedByHour "GET" "/v1/throughline/usage/hours" "Return the usage by hour."
+    ShowKeys Inspect "GET" "/v1/throughline/keys" "List the keys and their permissions."
+        -> AnyObject => console::keys::list(request).await;
+    CreateKey ManageKeys "POST" "/v1/throughline/keys" "Create a key. Only this response contains the key itself."
+        {NEW_KEY, KEY_LIMITS} -> AnyObject => console::keys::create(request).await;
+    UpdateKey ManageKeys "PATCH" "/v1/throughline/keys/{key}" "Change the role, the models, the budgets or the rates of a key."
+        {KEY_LIMITS} -> AnyObject => console::keys::update(request).await;
+    RevokeKey ManageKeys "DELETE" "/v1/throughline/keys/{key}" "Revoke a key."
+        -> AnyObject => console::keys::revoke(request).await;
+    ResetKey ManageKeys "POST" "/v1/throughline/keys/{key}/reset" "Let the budgets of a key count from zero."
+        -> AnyObject => console::keys::reset(request).await;
+    UsedByHour Inspect "GET" "/v1/throughline/usage/hours" "Return the usage by hour."
         -> AnyObject => console::journal::usage(request).await;
-    SimulatorLedger "GET" "/v1/throughline/sim/ledger" "Return the ledger of the built-in simulators; on a gateway with keys, 403."
+    SimulatorLedger Inspect "GET" "/v1/throughline/sim/ledger" "Return the ledger of the built-in simulators; on a gateway with keys, 403."
         [LEDGER] -> AnyObject => console::simulators::ledger(request);
-    DoctorRows "GET" "/v1/throughline/doctor" "List the wires and providers that the doctor supports."
+    DoctorRows Read "GET" "/v1/throughline/doctor" "List the wires and providers that the doctor supports."
         -> AnyObject => Ok(console::doctor::list_targets(request));
-    Doctor "POST" "/v1/throughline/doctor" "Audit, repair and translate a request."
+    Doctor Use "POST" "/v1/throughline/doctor" "Audit, repair and translate a request."
         {DOCTOR} -> AnyObject => console::doctor::diagnose(request).await;
 }
 
@@ -325,6 +337,7 @@ pub fn dialect_routes() -> impl Iterator<Item = DialectRoute> {
 #[derive(Debug)]
 pub(crate) struct RouteMatch {
     pub(crate) op: Op,
+    pub(crate) permission: Permission,
     pub(crate) ids: Vec<Name>,
     pub(crate) query: Query,
 }
@@ -361,7 +374,12 @@ pub(crate) fn find(path: &str, method: &str, target: &str) -> Option<RouteMatch>
     let ids = path.split('/').zip(own.split('/')).filter(|(name, _)| name.starts_with('{'));
     let ids: Vec<Name> = ids.map(|(_, id)| decode_segment(id)).collect();
     let is_ours = own != requested || is_ours(route.op, requested, &ids);
-    is_ours.then(|| RouteMatch { op: route.op, ids, query: Query::parse(query) })
+    is_ours.then(|| RouteMatch {
+        op: route.op,
+        permission: route.permission,
+        ids,
+        query: Query::parse(query),
+    })
 }
 
 fn without_slash(path: &str) -> &str {

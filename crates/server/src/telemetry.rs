@@ -52,7 +52,7 @@ use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, read_body};
-pub use crate::telemetry::budget::{BudgetAlerts, budget_log, budget_reset};
+pub use crate::telemetry::budget::{BudgetAlerts, budget_log, reset_budget};
 pub(crate) use crate::telemetry::budget::{
     BudgetDenial, BudgetLimit, BudgetReservation, BudgetUnit,
 };

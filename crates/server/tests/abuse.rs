@@ -556,7 +556,7 @@ fn fill(file: &std::path::Path) {
 /// that tenant instead.
 fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
-    Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
+    Admission::Key { role: None, tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
 /// Returns an HTTP request that contains this body and the tenant's key.

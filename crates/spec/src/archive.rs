@@ -1,7 +1,7 @@
-//! Port for inspecting stored data: lists, verification, exports and API keys.
+//! Ports for stored data: lists, verification, exports and API keys.
 //!
 //! Runs and the gateway access data through [`Store`](throughline_core::Store). The console and
-//! administrators use the port in this module.
+//! administrators use the ports in this module.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -46,6 +46,46 @@ pub trait Archive: Send + Sync {
 
     /// Lists the tenant's API keys without their secrets.
     fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<KeyHead>>;
+}
+
+/// Manages the API keys of tenants.
+pub trait KeyManager: Send + Sync {
+    /// Creates a key. `limits` contains the role of the key and its limits, with the members of
+    /// [`KeyHead::limits`].
+    fn create<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        label: &'a str,
+        limits: &'a Json,
+    ) -> StoreFuture<'a, CreatedKey>;
+
+    /// Changes the limits that `changes` contains. A limit that is null is removed. Returns the new
+    /// limits; `None` if the tenant has no active key with this id.
+    fn change_limits<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        id: &'a str,
+        changes: &'a Json,
+    ) -> StoreFuture<'a, Option<Json>>;
+
+    /// Revokes a key. Returns whether the tenant had an active key with this id.
+    fn revoke<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> StoreFuture<'a, bool>;
+}
+
+/// A new API key.
+pub struct CreatedKey {
+    /// The key's id, which is not secret.
+    pub id: Name,
+    /// The key itself. The store cannot return it again.
+    pub secret: String,
+    /// The key's permissions and quotas, as JSON.
+    pub limits: Json,
+}
+
+impl std::fmt::Debug for CreatedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CreatedKey({}, …)", self.id)
+    }
 }
 
 /// Receives an export chunk by chunk.

@@ -17,7 +17,9 @@ mod state;
 mod tracing;
 mod view;
 
-pub use crate::archive::{Archive, ExportSink, Fault, KeyHead, VerifySummary};
+pub use crate::archive::{
+    Archive, CreatedKey, ExportSink, Fault, KeyHead, KeyManager, VerifySummary,
+};
 pub use crate::instant::{InvalidInstant, RawInstant};
 pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,

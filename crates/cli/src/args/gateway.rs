@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use throughline_core::BudgetPeriod;
+use throughline_core::{BudgetPeriod, KeyRole};
 use throughline_server::Level;
 
 use super::{CommonArgs, Format, StoreArgs, non_empty};
@@ -117,6 +117,9 @@ pub(crate) struct KeysCreate {
 /// Limits of a key.
 #[derive(Debug, Args)]
 pub(crate) struct LimitArgs {
+    /// What the key may do: operator, app or viewer [default: everything except managing keys]
+    #[arg(long, value_name = "ROLE", value_parser = role)]
+    pub(crate) role: Option<KeyRole>,
     /// Allow only models whose name matches this pattern, where `*` matches any text; repeatable
     /// [default: all models]
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = non_empty())]
@@ -242,6 +245,10 @@ fn dollars(text: &str) -> Result<u64, String> {
     let number = text.trim().trim_start_matches('$').parse().ok();
     let sum = number.and_then(amount::micro_dollars).filter(|sum| *sum > 0);
     sum.ok_or_else(|| "expected an amount in dollars, such as 20 or 2.50".to_owned())
+}
+
+fn role(text: &str) -> Result<KeyRole, String> {
+    KeyRole::parse(text).ok_or_else(|| "expected operator, app or viewer".to_owned())
 }
 
 fn period(text: &str) -> Result<BudgetPeriod, String> {

@@ -3,24 +3,26 @@
 
 use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};
-use throughline_core::{Append, Batch, BudgetPeriod, LogOpening, NewRecord, Store as _};
+use throughline_core::BudgetPeriod;
 use throughline_json::Name;
 use throughline_replay::Claims;
-use throughline_server::{budget_log, budget_reset};
+use throughline_server::reset_budget;
 use throughline_store::{ApiKey, KeyLimits, NewApiKey};
 
 use crate::amount::dollars;
 use crate::args::{
-    CommonArgs, Keys, KeysCreate, KeysReset, KeysRevoke, KeysUpdate, LimitArgs, RemovableLimit,
+    CommonArgs, Format, Keys, KeysCreate, KeysReset, KeysRevoke, KeysUpdate, LimitArgs,
+    RemovableLimit,
 };
 use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, plain};
+use crate::retention::OWN_TENANT_PREFIX;
 use crate::store::{self, IfMissing, OpenStore};
 
 /// Prefixes that tenant names may not have. Tenants with these prefixes hold the usage log and the
 /// data of callers with their own provider key.
-const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER_PREFIX];
+const RESERVED: [&str; 2] = [OWN_TENANT_PREFIX, Claims::CALLER_PREFIX];
 
 pub(crate) fn run(keys: &Keys) -> Result<()> {
     match keys {
@@ -43,14 +45,15 @@ fn create(options: &KeysCreate) -> Result<()> {
         let work = store.journal.create_api_key(&store.tenant, &options.label, &limits);
         let NewApiKey { id, secret } = store.run(work)?;
         let tenant = &store.tenant.0;
-        let text = || {
+        if options.common.format == Format::Text {
             let described = describe_limits(&limits);
             let limits = if described.is_empty() { "no limits" } else { &described };
-            let (mark, id, secret) = (text::mark(true), id.bold(), secret.bold());
             let (tenant, limits) = (plain(tenant), plain(limits));
-            let once = "This key is shown only once. Store it now.".dimmed();
-            format!("{mark} {id} for the tenant {tenant}: {limits}\n\n  {secret}\n\n{once}\n")
-        };
+            let once = "This key is shown only once. Store it now.";
+            text::note(&format!("created {id} for the tenant {tenant}: {limits}. {once}"));
+        }
+        // Only the key is written to standard output, so that scripts can capture it.
+        let text = || format!("{secret}\n");
         let json = || {
             json!({
                 "id": id,
@@ -80,6 +83,7 @@ fn changed_limits(known: KeyLimits, given: &LimitArgs, removed: &[RemovableLimit
     // A total budget has no stored period, so that earlier versions can read the limits.
     let period = given.per.or(known.budget_period);
     KeyLimits {
+        role: given.role.or(known.role),
         models,
         budget_micro_usd: given.budget_usd.or(known_usd),
         budget_tokens: given.budget_tokens.or(known_tokens),
@@ -133,6 +137,7 @@ fn json_of(keys: &[ApiKey]) -> Value {
 /// Describes the limits of a key in plain text; empty if the key has no limits.
 fn describe_limits(limits: &KeyLimits) -> String {
     let mut parts = Vec::new();
+    parts.extend(limits.role.map(|role| role.to_string()));
     parts.extend((!limits.models.is_empty()).then(|| limits.models.join(" ")));
     let period = limits.budget_period.map(|period| format!(" per {period}")).unwrap_or_default();
     let usd = limits.budget_micro_usd.map(dollars);
@@ -164,14 +169,7 @@ fn update(options: &KeysUpdate) -> Result<()> {
 fn reset(options: &KeysReset) -> Result<()> {
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let key = active_key(store, &options.id)?;
-        let (owner, log) = budget_log(&store.tenant, &key.id);
-        let (kind, record) = budget_reset();
-        let mut append = Append::new(log.clone());
-        if store.run(store.journal.log(&owner, &log))?.is_none() {
-            append = append.opening(LogOpening::thread());
-        }
-        append = append.record(NewRecord::new(kind, record.bytes().clone()));
-        store.run(store.journal.commit(Batch::new(owner).append(append)))?;
+        store.run(reset_budget(&store.journal, &store.tenant, &key.id))?;
         let (mark, shown) = (text::mark(true), plain(&key.id));
         let text = || format!("{mark} the budgets of {shown} count from zero\n");
         options.common.format.print(text, || json!({ "reset": key.id }))

@@ -273,6 +273,7 @@ async fn agent_api(
     let agents = AgentApi::new(runner)
         .with_caps(caps)
         .with_archive(Arc::new(journal.clone()))
+        .with_keys(Arc::new(journal.clone()))
         .with_simulators(Arc::new(BuiltInLedger(parts.simulator.ledger_reader())))
         .with_traces(Arc::new(ConsoleTraces(journal.clone())));
     Ok(match &config.redaction {

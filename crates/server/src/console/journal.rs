@@ -1,4 +1,4 @@
-//! Serves the Journal, the keys and the usage for the console.
+//! Serves the Journal and the usage for the console.
 
 use std::collections::BTreeMap;
 
@@ -82,18 +82,6 @@ impl ExportSink for ExportChunks {
             })
         })
     }
-}
-
-/// Lists the tenant's keys with their limits.
-pub(crate) async fn keys(request: &ApiRequest<'_>) -> ApiResult {
-    let keys = archive(request)?.keys(&request.caller.tenant).await?;
-    let rows = keys.iter().map(|key| {
-        object! {
-            "id": key.id, "label": key.label, "limits": key.limits,
-            "created": key.created.to_string(), "revoked"? key.revoked.map(|at| at.to_string()),
-        }
-    });
-    Ok(json_response(&object! { "keys": rows.collect::<Vec<_>>() }))
 }
 
 /// Returns the tenant's usage, grouped by hour, key and model.

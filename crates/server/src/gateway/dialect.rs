@@ -7,6 +7,7 @@ use throughline_codec::Framing;
 use throughline_core::{Request, Wire};
 use throughline_json::{self as json, Name, Node, Tree};
 
+use crate::access::Permission;
 use crate::gateway::compaction::COMPACT_PATH;
 use crate::gateway::headers::without_query;
 use crate::gateway::models::ModelFormat;
@@ -36,6 +37,21 @@ pub(crate) enum GatewayRoute {
     Nowhere,
     /// An unknown path of the agent API. It is never forwarded to a provider.
     NoAgentPath,
+}
+
+impl GatewayRoute {
+    /// Returns the permission that a key needs for the operation.
+    pub(crate) fn permission(&self) -> Permission {
+        match self {
+            Self::Call | Self::WarmUp | Self::Count | Self::Response(..) | Self::Other => {
+                Permission::Use
+            }
+            Self::CallRecord(_) => Permission::Inspect,
+            Self::Models(_) | Self::Model(..) | Self::Nowhere | Self::NoAgentPath => {
+                Permission::Read
+            }
+        }
+    }
 }
 
 /// An operation on a response that the client identifies by its id.

@@ -10,11 +10,12 @@ use throughline_agent::{AgentConfig, RunCommand, RunError, RunRequest, RunSpec, 
 use throughline_core::{Append, Batch, LogId, StoreError};
 use throughline_json::{self as json, Name, Node};
 
+use crate::access::Permission;
 use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::agent_config::{self, Overrides};
 use crate::letta::agent_store::{AgentRecord, AgentStore};
 use crate::letta::message_list::{MessageList, Paging};
-use crate::letta::message_request::MessageRequest;
+use crate::letta::message_request::{Decision, MessageRequest};
 use crate::letta::projector::RunContext;
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
 use crate::letta::{decisions, history};
@@ -147,6 +148,9 @@ async fn send_decisions(
     resolved: &ResolvedConversation,
     input: &MessageRequest,
 ) -> ApiResult<(LogId, u64)> {
+    if input.decisions.iter().any(|decision| matches!(decision, Decision::Approval { .. })) {
+        request.caller.require(Permission::Approve)?;
+    }
     let (runner, tenant) = (&request.api.runner, &request.caller.tenant);
     let names = input.idempotency_keys(&resolved.thread.0);
     if let Some((run, note)) = runner.find_annotation(tenant, &names).await? {

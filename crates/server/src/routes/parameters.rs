@@ -180,3 +180,20 @@ pub(super) const FORK_RECORD: &[ParameterSpec] =
 
 pub(super) const REWIND_RECORD: &[ParameterSpec] =
     &[("to", "integer", "The last record that stays valid.")];
+
+pub(super) const NEW_KEY: &[ParameterSpec] = &[("label", "string", "A label for display.")];
+
+pub(super) const KEY_LIMITS: &[ParameterSpec] = &[
+    (
+        "role",
+        "string",
+        "operator, app or viewer. In a change, null in this or any other member removes it.",
+    ),
+    ("models", "array", "Patterns of the models that the key may use."),
+    ("budget_micro_usd", "integer", "The budget in millionths of a US dollar."),
+    ("budget_tokens", "integer", "The budget in tokens."),
+    ("budget_period", "string", "day, week, month or total."),
+    ("soft_limit_percent", "integer", "The share of a budget at which a message is sent."),
+    ("requests_per_minute", "integer", "The largest number of requests per minute."),
+    ("tokens_per_minute", "integer", "The largest number of tokens per minute."),
+];

@@ -34,11 +34,12 @@ use throughline_json::{Json, Name};
 use crate::object::object;
 use crate::records::{RecordPages, StoreResult};
 use crate::sync::lock;
+pub use crate::telemetry::budget::account::budget_log;
+use crate::telemetry::budget::account::budget_reset;
 use crate::telemetry::budget::account::{
     BudgetAccount, BudgetChange, KIND, LeaseChange, ReservedAmount,
 };
 pub(crate) use crate::telemetry::budget::account::{BudgetDenial, BudgetLimit, BudgetUnit};
-pub use crate::telemetry::budget::account::{budget_log, budget_reset};
 use crate::telemetry::budget::slice::BudgetSlice;
 use crate::telemetry::log::{Level, Log};
 use crate::telemetry::usage::UsageAmount;
@@ -377,4 +378,15 @@ fn soft_limits(limits: &[BudgetLimit], percent: Option<u32>) -> Vec<(BudgetLimit
         (*limit, u64::try_from(soft).unwrap_or(u64::MAX).max(1))
     };
     budgets.map(soft).collect()
+}
+
+/// Lets the budgets of a key count from zero.
+pub async fn reset_budget(store: &dyn Store, tenant: &Tenant, key: &str) -> StoreResult<()> {
+    let ((owner, log), (kind, record)) = (budget_log(tenant, key), budget_reset());
+    let mut append = Append::new(log.clone());
+    if store.log(&owner, &log).await?.is_none() {
+        append = append.opening(LogOpening::thread());
+    }
+    append = append.record(NewRecord::new(kind, record.bytes().clone()));
+    store.commit(Batch::new(owner).append(append)).await.map(drop)
 }

@@ -338,7 +338,7 @@ mod tests {
     fn admission() -> Admission {
         let (tenant, id) = (throughline_core::Tenant::from("acme"), "key_1".into());
         let allowance = crate::access::Allowance::default();
-        Admission::Key { tenant, id, models: Vec::new(), allowance }
+        Admission::Key { role: None, tenant, id, models: Vec::new(), allowance }
     }
 
     #[test]

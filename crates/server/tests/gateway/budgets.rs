@@ -39,7 +39,7 @@ async fn open(
     allowance: Allowance,
 ) -> RawGateway {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
-    let admission = Some(Admission::Key { tenant, id, models: Vec::new(), allowance });
+    let admission = Some(Admission::Key { role: None, tenant, id, models: Vec::new(), allowance });
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
     let options = RawGatewayOptions { admission, clock, ..RawGatewayOptions::default() };
     RawGateway::open(provider, &store(folder).await, options)

@@ -255,6 +255,7 @@ impl Keyring for TwoTenants {
         Box::pin(async move {
             let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
             Ok(tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+                role: None,
                 tenant,
                 id: "key".into(),
                 models: vec![],

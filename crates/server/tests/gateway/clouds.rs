@@ -282,6 +282,7 @@ impl Keyring for CloudKeys {
         let tenant = key.and_then(|key| key.strip_prefix("tl_"));
         let tenant = tenant.filter(|tenant| known.contains(tenant)).map(Tenant::from);
         let admission = tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+            role: None,
             id: tenant.0.clone(),
             models: if &*tenant.0 == "narrow" { vec!["us.anthropic.*".into()] } else { Vec::new() },
             tenant,

@@ -117,6 +117,7 @@ impl Keyring for ListKeys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
         let admission = tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+            role: None,
             id: tenant.0.clone(),
             models: match &*tenant.0 {
                 "narrow" => vec!["fast".into(), "house/*".into()],

@@ -43,6 +43,7 @@ impl Keyring for StoredKeys {
             self.outage.read()?;
             let limits = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
             let admission = |allowance| Admission::Key {
+                role: None,
                 tenant: Tenant::from("acme"),
                 id: key.unwrap_or_default().into(),
                 models: Vec::new(),

@@ -131,6 +131,7 @@ struct NameKeys;
 impl Keyring for NameKeys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let admission = key.map_or(Admission::Refused, |key| Admission::Key {
+            role: None,
             tenant: Tenant::from(key),
             id: key.into(),
             models: Vec::new(),

@@ -15,7 +15,7 @@ use throughline_testkit::Folder;
 /// Returns options for a gateway whose callers all use the same key.
 fn options_with(allowance: Allowance) -> RawGatewayOptions {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
-    let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
+    let admission = Admission::Key { role: None, tenant, id, models: Vec::new(), allowance };
     RawGatewayOptions { admission: Some(admission), ..RawGatewayOptions::default() }
 }
 

@@ -323,7 +323,7 @@ impl Keyring for SocketKeys {
                 _ => return Ok(Admission::Refused),
             };
             let (id, allowance) = (Name::from(tenant), Allowance::default());
-            Ok(Admission::Key { tenant: Tenant::from(tenant), id, models, allowance })
+            Ok(Admission::Key { role: None, tenant: Tenant::from(tenant), id, models, allowance })
         })
     }
 }

@@ -279,7 +279,7 @@ impl Keyring for OneKey {
             Admission::Refused
         } else {
             let (tenant, id, models) = (Tenant::from("alpha"), Name::from("key_1"), Vec::new());
-            Admission::Key { tenant, id, models, allowance: self.allowance }
+            Admission::Key { role: None, tenant, id, models, allowance: self.allowance }
         };
         Box::pin(async move { Ok(admission) })
     }
@@ -364,7 +364,8 @@ async fn disconnect_is_billed_and_is_no_invalid_frame() {
         let folder = Folder::new("socket-leaver");
         let (tenant, id) = (Tenant::from("acme"), "key_1".into());
         let allowance = Allowance::default();
-        let admission = Some(Admission::Key { tenant, id, models: Vec::new(), allowance });
+        let admission =
+            Some(Admission::Key { role: None, tenant, id, models: Vec::new(), allowance });
         let options = RawGatewayOptions { admission, ..RawGatewayOptions::default() };
         let gateway = RawGateway::open(&provider, &store(&folder).await, options);
         let url = format!("http://{}", gateway.address);

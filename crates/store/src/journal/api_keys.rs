@@ -8,8 +8,8 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, BudgetPeriod, Digest, LogId, LogKind, LogOpening, NewRecord, StoreError, Tenant,
-    matches_pattern,
+    Append, Batch, BudgetPeriod, Digest, KeyRole, LogId, LogKind, LogOpening, NewRecord,
+    StoreError, Tenant, matches_pattern,
 };
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
@@ -17,7 +17,7 @@ use crate::cipher;
 use crate::hex::hex;
 use crate::journal::Journal;
 use crate::journal::seal::seal_as_operator;
-use crate::rejection::{Result, check_name, corrupt};
+use crate::rejection::{Result, check_name, corrupt, invalid};
 use crate::row::ApiKeyRow;
 use crate::sealed_batch::KeyChange;
 use crate::sql::timestamp;
@@ -31,6 +31,18 @@ mod api_keys_tests;
 pub(super) const KEYS_LOG: &str = "throughline-api-keys";
 
 pub(super) const KEY_RECORD: &str = "api-key";
+
+/// The names of all limits.
+const LIMITS: [&str; 8] = [
+    "role",
+    "models",
+    "budget_micro_usd",
+    "budget_tokens",
+    "budget_period",
+    "soft_limit_percent",
+    "requests_per_minute",
+    "tokens_per_minute",
+];
 
 /// Prefix of every API key.
 const PREFIX: &str = "tl_";
@@ -87,6 +99,9 @@ pub enum KeyCheck {
 /// Limits of an API key. A limit that is `None` or empty does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
+    /// The role of the key; `None` for all permissions except the management of keys. Keys of
+    /// earlier versions have no role.
+    pub role: Option<KeyRole>,
     /// Patterns of model names, where `*` matches any text. Empty allows every model.
     pub models: Vec<Name>,
     /// Budget in millionths of a US dollar.
@@ -134,6 +149,7 @@ impl KeyLimits {
                 }
             }
             o.maybe_string("budget_period", self.budget_period.map(BudgetPeriod::as_str));
+            o.maybe_string("role", self.role.map(KeyRole::as_str));
         })
     }
 
@@ -162,10 +178,54 @@ impl KeyLimits {
                         Some(period).filter(|period| *period != BudgetPeriod::Minute);
                     limits.budget_period?;
                 }
+                "role" => {
+                    limits.role = KeyRole::parse(&value.text()?);
+                    limits.role?;
+                }
                 _ => return None,
             }
         }
         Some(limits)
+    }
+
+    /// Returns the limits with these changes. A member that is null removes its limit. Fails if a
+    /// member is unknown or invalid.
+    pub fn changed(&self, changes: &Json) -> Result<Self> {
+        let (known, changes) = (self.json().tree(), changes.tree());
+        if !changes.root().is_object() {
+            return Err(invalid!("the limits of an API key must be an object"));
+        }
+        for (name, value) in changes.root().members() {
+            let name = name.text().unwrap_or_default();
+            let alone = json::object(|o| _ = o.node(&name, value));
+            let is_valid = if value.is_null() {
+                LIMITS.contains(&&*name)
+            } else {
+                Self::read(alone.as_str()).is_some()
+            };
+            if !is_valid {
+                return Err(invalid!(
+                    "`{name}` is not a valid limit of an API key; the limits are {}",
+                    LIMITS.join(", ")
+                ));
+            }
+        }
+        let merged = json::object(|o| {
+            for name in LIMITS {
+                let value = changes.root().get(name).or_else(|| known.root().get(name));
+                if let Some(value) = value.filter(|value| !value.is_null()) {
+                    o.node(name, value);
+                }
+            }
+        });
+        let mut limits = Self::read(merged.as_str())
+            .ok_or_else(|| invalid!("the limits of the API key are invalid"))?;
+        // A total budget has no stored period, so that earlier versions can read the limits.
+        limits.budget_period = limits.budget_period.filter(|period| *period != BudgetPeriod::Total);
+        if limits.soft_limit_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+            return Err(invalid!("`soft_limit_percent` must be between 1 and 100"));
+        }
+        Ok(limits)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Tests of API key limits.
 
-use throughline_core::BudgetPeriod;
+use throughline_core::{BudgetPeriod, KeyRole};
+use throughline_json::Json;
 
 use super::KeyLimits;
 
 fn full_limits() -> KeyLimits {
     KeyLimits {
+        role: Some(KeyRole::Viewer),
         models: vec!["claude-*".into(), "gpt-5".into()],
         budget_micro_usd: Some(2_500_000),
         budget_tokens: Some(1_000),
@@ -24,7 +26,7 @@ fn limits_round_trip_through_json() {
     assert_eq!(KeyLimits::default().json().as_str(), "{}");
     assert_eq!(
         full_limits().json().as_str(),
-        r#"{"models":["claude-*","gpt-5"],"budget_micro_usd":2500000,"budget_tokens":1000,"requests_per_minute":60,"tokens_per_minute":500,"soft_limit_percent":80,"budget_period":"month"}"#
+        r#"{"models":["claude-*","gpt-5"],"budget_micro_usd":2500000,"budget_tokens":1000,"requests_per_minute":60,"tokens_per_minute":500,"soft_limit_percent":80,"budget_period":"month","role":"viewer"}"#
     );
 }
 
@@ -53,6 +55,8 @@ fn unknown_limit_is_rejected() {
         r#"{"requests_per_minute":4294967296}"#,
         r#"{"budget_period":"year"}"#,
         r#"{"budget_period":"minute"}"#,
+        r#"{"role":"admin"}"#,
+        r#"{"role":null}"#,
         "[]",
         "",
     ] {
@@ -66,4 +70,30 @@ fn models_are_allowed_by_pattern() {
     assert!(limits.allows("claude-sonnet-5") && limits.allows("gpt-5"));
     assert!(!limits.allows("gpt-5-mini") && !limits.allows("work/claude-sonnet-5"));
     assert!(KeyLimits::default().allows("anything"));
+}
+
+#[test]
+fn changes_replace_and_remove_limits() {
+    let changed = |text: &str| full_limits().changed(&Json::parse(text.to_owned()).unwrap());
+    let expected = KeyLimits {
+        role: Some(KeyRole::Operator),
+        models: Vec::new(),
+        budget_tokens: None,
+        budget_period: None,
+        ..full_limits()
+    };
+    let text = r#"{"role":"operator","models":null,"budget_tokens":null,"budget_period":"total"}"#;
+    assert_eq!(changed(text).unwrap(), expected);
+    assert_eq!(changed(r#"{"role":null}"#).unwrap().role, None);
+    assert_eq!(changed("{}").unwrap(), full_limits());
+    for text in [
+        r#"{"role":"admin"}"#,
+        r#"{"region":"eu"}"#,
+        r#"{"region":null}"#,
+        r#"{"budget_tokens":"many"}"#,
+        r#"{"soft_limit_percent":101}"#,
+        "[]",
+    ] {
+        assert!(changed(text).is_err(), "{text}");
+    }
 }

@@ -1,10 +1,13 @@
-//! Implements the port [`Archive`], which gives operators access to the Journal.
+//! Implements the ports [`Archive`] and [`KeyManager`], which give operators access to the Journal.
 
 use throughline_core::{LogHead, LogId, LogKind, StoreFuture, Tenant};
 use throughline_json::Json;
-use throughline_spec::{Archive, ExportSink, Fault, KeyHead, RedactionPolicy, VerifySummary};
+use throughline_spec::{
+    Archive, CreatedKey, ExportSink, Fault, KeyHead, KeyManager, RedactionPolicy, VerifySummary,
+};
 
 use crate::journal::Journal;
+use crate::journal::api_keys::{KeyLimits, NewApiKey};
 use crate::journal::listing::Page;
 use crate::journal::verify::{VerifyFailure, VerifyReport};
 use crate::query::Order;
@@ -65,5 +68,40 @@ impl Archive for Journal {
             };
             Ok(keys.map(head).collect())
         })
+    }
+}
+
+impl KeyManager for Journal {
+    fn create<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        label: &'a str,
+        limits: &'a Json,
+    ) -> StoreFuture<'a, CreatedKey> {
+        Box::pin(async move {
+            let limits = KeyLimits::default().changed(limits)?;
+            let NewApiKey { id, secret } = self.create_api_key(tenant, label, &limits).await?;
+            Ok(CreatedKey { id, secret, limits: limits.json() })
+        })
+    }
+
+    fn change_limits<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        id: &'a str,
+        changes: &'a Json,
+    ) -> StoreFuture<'a, Option<Json>> {
+        Box::pin(async move {
+            let keys = self.api_keys(tenant).await?;
+            let key = keys.into_iter().find(|key| *key.id == *id && key.revoked.is_none());
+            let Some(key) = key else { return Ok(None) };
+            let limits = key.limits.changed(changes)?;
+            let is_changed = self.change_api_key_limits(tenant, &key.id, &limits).await?;
+            Ok(is_changed.then(|| limits.json()))
+        })
+    }
+
+    fn revoke<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> StoreFuture<'a, bool> {
+        Box::pin(self.revoke_api_key(tenant, id))
     }
 }

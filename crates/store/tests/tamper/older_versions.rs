@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use throughline_core::{
-    Append, Batch, NewRecord, NewVaultTurn, Store as _, StoreError, Tenant, VaultKey,
+    Append, Batch, KeyRole, NewRecord, NewVaultTurn, Store as _, StoreError, Tenant, VaultKey,
 };
-use throughline_store::{Journal, MasterKey, Options, Warning, open, restore};
+use throughline_store::{ApiKey, Journal, KeyLimits, MasterKey, Options, Warning, open, restore};
 use throughline_testkit::Folder;
 
 /// The API keys of a fixture: for each tenant, a valid key and a revoked key.
@@ -209,6 +209,28 @@ async fn assert_gets_packs(url: &str, folder: &Folder) {
     // Records of both versions are forgotten together.
     let journal = open(url, &options()).await.unwrap();
     assert!(journal.forget(&tenant, &"turns".into(), None).await.unwrap().records >= 5);
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_version_2_file_have_no_role_until_they_get_one() {
+    let folder = Folder::new("tamper-version-2-roles");
+    let (_, url) = version_2_copy(&folder);
+    let journal = open(&url, &options()).await.unwrap();
+    let mut found = None;
+    for tenant in journal.tenants().await.unwrap() {
+        for key in journal.api_keys(&tenant).await.unwrap() {
+            assert_eq!(key.limits.role, None, "{key:?}");
+            found = Some(key).filter(|key| key.revoked.is_none()).or(found);
+        }
+    }
+    let key = found.expect("the file has an active key");
+    let limits = KeyLimits { role: Some(KeyRole::Viewer), ..key.limits.clone() };
+    assert!(journal.change_api_key_limits(&key.tenant, &key.id, &limits).await.unwrap());
+    let keys = journal.api_keys(&key.tenant).await.unwrap();
+    let changed = keys.into_iter().find(|other| other.id == key.id);
+    assert_eq!(changed, Some(ApiKey { limits, ..key }));
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
     journal.close().await.unwrap();
 }

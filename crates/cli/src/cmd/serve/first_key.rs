@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
-use throughline_core::Tenant;
+use throughline_core::{KeyRole, Tenant};
 use throughline_store::{Journal, KeyLimits};
 
 use crate::print::failure::{Failure, Result};
@@ -26,7 +26,9 @@ pub(super) async fn create_if_none(journal: &Journal, file: &Path) -> Result<()>
     // Open the file first: a key that cannot be written to it is useless.
     let opened = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
     let mut opened = opened.with_context(|| format!("cannot write the first API key to {name}"))?;
-    let (tenant, limits) = (Tenant::from("default"), KeyLimits::default());
+    // The first key belongs to the operator, who can create further keys with it.
+    let limits = KeyLimits { role: Some(KeyRole::Operator), ..KeyLimits::default() };
+    let tenant = Tenant::from("default");
     let key = journal.create_api_key(&tenant, LABEL, &limits).await;
     let key = key.context("cannot create the first API key")?;
     let written = writeln!(opened, "{}", key.secret).and_then(|()| opened.as_file().sync_all());

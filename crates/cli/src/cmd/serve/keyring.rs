@@ -55,6 +55,7 @@ impl StoreKeys {
     fn admission_of(&self, check: KeyCheck) -> Admission {
         match check {
             KeyCheck::Valid(key) => Admission::Key {
+                role: key.limits.role,
                 tenant: key.tenant,
                 id: key.id,
                 models: key.limits.models,

@@ -310,6 +310,6 @@ pub fn budget_log(tenant: &Tenant, key: &str) -> (Tenant, LogId) {
 }
 
 /// Returns the kind and the content of the record that resets the usage of a key.
-pub fn budget_reset() -> (&'static str, Json) {
+pub(super) fn budget_reset() -> (&'static str, Json) {
     (KIND, BudgetChange::Reset.record())
 }

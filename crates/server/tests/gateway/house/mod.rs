@@ -204,7 +204,7 @@ impl Keyring for OneAdmission {
                 if key.starts_with("tl_of_") =>
             {
                 let (id, models, allowance) = (id.clone(), models.clone(), *allowance);
-                Admission::Key { tenant: key.into(), id, models, allowance }
+                Admission::Key { role: None, tenant: key.into(), id, models, allowance }
             }
             (Some(admission), Some(_)) => admission.clone(),
             (Some(_), None) => Admission::Refused,

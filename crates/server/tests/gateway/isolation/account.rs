@@ -250,6 +250,7 @@ impl Keyring for TenantKeys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
         let admission = tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+            role: None,
             id: tenant.0.clone(),
             models: if &*tenant.0 == "narrow" { vec!["claude-*".into()] } else { Vec::new() },
             tenant,

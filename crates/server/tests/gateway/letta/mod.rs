@@ -12,6 +12,7 @@ mod nodes;
 mod own;
 mod promised;
 mod refused;
+mod roles;
 mod runs;
 mod scene;
 mod sdk;

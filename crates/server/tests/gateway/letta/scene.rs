@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use throughline_agent::{Ports, Runner, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
 use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Body, Call, CallId, Clock, Delta, Event, IdGenerator, Item, ItemPosition, Model, ModelError,
-    ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, ReasoningFormat, Reply, Role, Seal,
-    StopReason, Store, StoreFuture, Target, Tenant, Thought, ThoughtKind, ToolCall, Usage,
+    Body, Call, CallId, Clock, Delta, Event, IdGenerator, Item, ItemPosition, KeyRole, Model,
+    ModelError, ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, ReasoningFormat, Reply,
+    Role, Seal, StopReason, Store, StoreFuture, Target, Tenant, Thought, ThoughtKind, ToolCall,
+    Usage,
 };
 use throughline_json::{Json, Name};
 use throughline_server::{
@@ -288,6 +289,7 @@ impl RevocableKeys {
         let (tenant, kind) = name.split_once('.').unwrap_or((name, name));
         let budget = self.budgets.lock().unwrap().get(name).copied();
         Admission::Key {
+            role: KeyRole::parse(kind),
             tenant: Tenant::from(tenant),
             id: Name::from(name),
             models: match kind {
@@ -439,7 +441,8 @@ impl AgentGateway {
             prices: Arc::new(CentPrices),
             agents: Some(Box::new(move |store| {
                 let agents = agents(store, &tool_log, &model_permits, &calls, lease);
-                agents.with_caps(caps).with_archive(Arc::new(archive))
+                let keys = Arc::new(archive.clone());
+                agents.with_caps(caps).with_archive(Arc::new(archive)).with_keys(keys)
             })),
             ..GatewayOptions::of(ReplayMode::Repair)
         };

@@ -10,7 +10,7 @@ use throughline_testkit::figure;
 use crate::letta::scene::{AgentGateway, user_message};
 
 /// Routes without object ids, each with the response text expected for a tenant without objects.
-const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 23] = [
+const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 24] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),
@@ -30,6 +30,7 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 23] = [
     ("POST", "/v1/throughline/journal/verify", r#""records":0"#),
     ("GET", "/v1/throughline/journal/export", "throughline-export"),
     ("GET", "/v1/throughline/keys", r#""keys":[]"#),
+    ("POST", "/v1/throughline/keys", r#""tenant":"them""#),
     ("GET", "/v1/throughline/usage/hours", r#""hours":[]"#),
     ("GET", "/v1/throughline/sim/ledger", "covers all tenants"),
     ("GET", "/v1/throughline/doctor", "anthropic-messages"),
@@ -76,6 +77,8 @@ async fn no_route_exposes_another_tenants_objects() {
     gateway.send("us", "POST", "/v1/messages", &question_of).await;
     let calls = gateway.request("GET", "/v1/throughline/calls", &json!(null)).await;
     let call = calls["calls"][0]["id"].as_str().unwrap();
+    let limits = throughline_store::KeyLimits::default();
+    let key = gateway.journal.create_api_key(&"us".into(), "ours", &limits).await.unwrap();
     let ids = [
         ("{agent}", &*agent),
         ("{run}", run),
@@ -87,6 +90,7 @@ async fn no_route_exposes_another_tenants_objects() {
         ("{call}", call),
         ("{approval}", &approval),
         ("{schema}", "run-event"),
+        ("{key}", &*key.id),
     ];
     let mut tried = BTreeSet::new();
     for route in routes() {
@@ -95,7 +99,7 @@ async fn no_route_exposes_another_tenants_objects() {
         assert!(!path.contains('{'), "{path}: fill in the id");
         for path in [path.clone(), format!("/letta{path}")] {
             let body = if route.method == "GET" { json!(null) } else { body_of(&path) };
-            let (status, answer) = gateway.send("them", route.method, &path, &body).await;
+            let (status, answer) = gateway.send("them.operator", route.method, &path, &body).await;
             let answer = String::from_utf8_lossy(&answer).into_owned();
             if route.path.contains("{schema}") {
                 assert!(status == 200 && answer.contains("\"RunEvent\""), "{path}: {answer}");
@@ -108,7 +112,7 @@ async fn no_route_exposes_another_tenants_objects() {
                 let (_, _, expected) = case.unwrap_or_else(|| panic!("{path} is not tried here"));
                 assert!(answer.contains(expected), "{} {path}: {answer}", route.method);
             }
-            for id in [&*agent, run, conversation, &question, &approval, call] {
+            for id in [&*agent, run, conversation, &question, &approval, call, &*key.id] {
                 let is_echo = status == 404;
                 assert!(is_echo || !answer.contains(id), "{path} shows {id}: {answer}");
             }

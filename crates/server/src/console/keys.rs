@@ -1,0 +1,106 @@
+//! Lists and manages the keys of the caller's tenant.
+
+use throughline_json::{self as json, Json, Name, Node};
+use throughline_spec::KeyManager;
+
+use crate::access::Admission;
+use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
+use crate::console::archive;
+use crate::object::object;
+use crate::telemetry::reset_budget;
+
+/// Label of a key that is created without a label.
+const UNNAMED: &str = "unnamed";
+
+/// Lists the tenant's keys with their limits.
+pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
+    let keys = archive(request)?.keys(&request.caller.tenant).await?;
+    let rows = keys.iter().map(|key| {
+        object! {
+            "id": key.id, "label": key.label, "limits": key.limits,
+            "created": key.created.to_string(), "revoked"? key.revoked.map(|at| at.to_string()),
+        }
+    });
+    Ok(json_response(&object! { "keys": rows.collect::<Vec<_>>() }))
+}
+
+/// Creates a key. Only this response contains the key itself.
+pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
+    let (manager, tenant) = (manager(request)?, &request.caller.tenant);
+    let root = request.body.root();
+    let label = match root.present("label") {
+        None => Name::from(UNNAMED),
+        Some(label) => {
+            let label = label.name().filter(|label| !label.trim().is_empty());
+            label.ok_or_else(|| ApiError::new(422, "`label` must be a text that is not empty"))?
+        }
+    };
+    let created = manager.create(tenant, &label, &limits(root)).await?;
+    Ok(json_response(&object! {
+        "id": created.id, "tenant": tenant.0, "label": label, "limits": created.limits,
+        "key": created.secret,
+    }))
+}
+
+/// Changes the limits of a key, including its role. A member that is null removes its limit.
+pub(crate) async fn update(request: &ApiRequest<'_>) -> ApiResult {
+    let (manager, id) = (manager(request)?, key_id(request));
+    let changes = limits(request.body.root());
+    let changed = manager.change_limits(&request.caller.tenant, id, &changes).await?;
+    let limits = changed.ok_or_else(unknown_key)?;
+    Ok(json_response(&object! { "id": id, "limits": limits }))
+}
+
+/// Revokes a key.
+pub(crate) async fn revoke(request: &ApiRequest<'_>) -> ApiResult {
+    let (manager, id) = (manager(request)?, key_id(request));
+    if !manager.revoke(&request.caller.tenant, id).await? {
+        return Err(unknown_key());
+    }
+    Ok(json_response(&object! { "revoked": id }))
+}
+
+/// Lets the budgets of a key count from zero.
+pub(crate) async fn reset(request: &ApiRequest<'_>) -> ApiResult {
+    manager(request)?;
+    let (id, tenant) = (key_id(request), &request.caller.tenant);
+    let keys = archive(request)?.keys(tenant).await?;
+    if !keys.iter().any(|key| *key.id == *id && key.revoked.is_none()) {
+        return Err(unknown_key());
+    }
+    reset_budget(request.api.store(), tenant, id).await?;
+    Ok(json_response(&object! { "reset": id }))
+}
+
+/// Returns the port for the management of keys. An open gateway that serves other machines has no
+/// operators, so nothing there may create the first key.
+fn manager<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn KeyManager> {
+    let is_open = matches!(request.caller.admission, Admission::Open);
+    if is_open && request.gateway.allow_open {
+        let message = "this gateway has no keys and serves other machines; create the first key \
+                       with `throughline keys create --role operator`";
+        return Err(ApiError::new(403, message));
+    }
+    let unavailable = || ApiError::new(501, "this server does not manage keys");
+    request.api.keys.as_deref().ok_or_else(unavailable)
+}
+
+fn key_id<'a>(request: &'a ApiRequest<'_>) -> &'a str {
+    request.ids.first().map_or("", |id| &**id)
+}
+
+/// Returns the members of a request that are limits.
+fn limits(root: Node<'_>) -> Json {
+    json::object(|o| {
+        for (name, value) in root.members() {
+            if let Some(name) = name.text().filter(|name| name != "label") {
+                o.node(&name, value);
+            }
+        }
+    })
+}
+
+/// The path may contain the key itself instead of its id, so the message does not repeat it.
+fn unknown_key() -> ApiError {
+    ApiError::new(404, "your tenant has no valid key with this id; see GET /v1/throughline/keys")
+}
