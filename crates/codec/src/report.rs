@@ -32,7 +32,7 @@ fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
         Some(error) => o.string("provider_error", &shorten_opaque_words(error)),
         None => o.null("provider_error"),
     };
-    o.string("fix", &finding.fix);
+    o.string("fix", &finding.fix).string("url", &finding.rule.url());
     o.array("evidence", |a| put_evidence(a, finding.rule));
 }
 

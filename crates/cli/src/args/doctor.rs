@@ -99,6 +99,9 @@ pub(crate) struct Rules {
     /// rules of that wire protocol
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
+    /// Write one Markdown page per rule to this directory instead, as `RULE.md`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["wire", "markdown", "format"])]
+    pub(crate) pages: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) catalog: CatalogArgs,
     /// Output format: text or json

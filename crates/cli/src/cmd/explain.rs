@@ -4,16 +4,14 @@ use bytes::Bytes;
 use owo_colors::OwoColorize as _;
 use similar::{ChangeTag, TextDiff};
 use strsim::normalized_damerau_levenshtein;
-use throughline_codec::{Audit, Document, Rule, Transcript, audit, codec};
-use throughline_core::Request;
-use throughline_json::{Name, Tree};
+use throughline_codec::{Rule, audit};
+use throughline_json::Tree;
 use throughline_tools::suggest::did_you_mean;
 
 use crate::args::Explain;
 use crate::cmd::report::style_of;
+use crate::cmd::rules::example::{is_request, on_failing_example};
 use crate::cmd::rules::{Scope, all};
-use crate::input::Input;
-use crate::input::past::PriorBuilder;
 use crate::input::rows::RequestCatalog;
 use crate::print::excerpt::{Annotation, SourceText};
 use crate::print::failure::{Failure, Result};
@@ -88,6 +86,8 @@ fn explanation(rule: &Rule, rows: &RequestCatalog, width: usize) -> String {
     for source in rule.evidence {
         page.line(&format!("  {:<13} {}", source.kind.as_str(), source.at));
     }
+    page.heading("Page");
+    page.line(&format!("  {}", rule.url()));
     page.out
 }
 
@@ -125,9 +125,7 @@ impl ExplainPage {
     fn example(&mut self, rule: &Rule, rows: &RequestCatalog) {
         let example = &rule.example;
         for document in example.prior {
-            let tree = Tree::parse(*document).ok().zip(codec(&rule.wire));
-            let kind = tree.and_then(|(tree, codec)| codec.recognise(tree.root()));
-            let is_request = kind == Some(Document::Request);
+            let is_request = is_request(rule, document);
             self.heading(if is_request { "Earlier request" } else { "Earlier response" });
             self.text(document);
         }
@@ -135,7 +133,7 @@ impl ExplainPage {
         self.line(&format!("  {}", format!("{} · {}", example.provider, example.model).dimmed()));
         let body = Bytes::from_static(example.failing.as_bytes());
         let Ok(tree) = Tree::parse(body) else { return self.text(example.failing) };
-        let audit = audit_example(rule, rows);
+        let audit = on_failing_example(rule, rows, audit);
         let mut findings = audit.iter().flat_map(|audit| &audit.findings);
         let finding = findings.find(|finding| finding.rule.id == rule.id);
         let mark = finding.map(|finding| Annotation {
@@ -181,21 +179,4 @@ impl ExplainPage {
             }
         }
     }
-}
-
-fn audit_example(rule: &Rule, rows: &RequestCatalog) -> Option<Audit> {
-    let example = &rule.example;
-    let codec = codec(&rule.wire)?;
-    let target = rows.catalog().target_for(example.provider, example.model, "default").ok()?;
-    let mut past = PriorBuilder::new(&target, rows, "default");
-    for document in example.prior {
-        let bytes = Bytes::from_static(document.as_bytes());
-        past.add(&Input { name: rule.id.to_owned(), bytes }).ok()?;
-    }
-    let failing = Request {
-        path: Name::from(codec.path(&target, false)),
-        headers: Vec::new(),
-        body: Bytes::from_static(example.failing.as_bytes()),
-    };
-    audit(&Transcript::new(codec, &failing).with_prior(&past.prior), &target).ok()
 }

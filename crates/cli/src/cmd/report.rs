@@ -134,6 +134,7 @@ fn format_finding(
     // The reference and the evidence are printed once per rule, not once per finding.
     if is_new {
         footer("see", &format!("throughline explain {}", rule.id));
+        footer("see", &rule.url());
         for source in rule.evidence {
             let kind = source.kind.as_str();
             let colon = if source.url().is_some() { "" } else { ":" };

@@ -1,10 +1,14 @@
 //! `throughline rules`: lists the audit rules.
 
+pub(crate) mod example;
 mod page;
+mod rule_page;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use throughline_codec::{CODECS, Catalog, Rule, put_evidence};
@@ -14,11 +18,15 @@ use throughline_json::{self as json, Name};
 use crate::args::Rules;
 use crate::cmd::report::{sentence, style_of};
 use crate::config::load_catalog;
+use crate::input::rows::RequestCatalog;
 use crate::print::failure::Result;
 use crate::print::listing::{Cell, Column, table_in};
 use crate::print::text;
 
 pub(crate) fn run(options: &Rules) -> Result<()> {
+    if let Some(folder) = &options.pages {
+        return write_pages(folder, &RequestCatalog::read(&options.catalog, None)?);
+    }
     let is_wanted = |wire: &Wire| options.wire.as_ref().is_none_or(|wanted| wire == wanted);
     let codecs = CODECS.iter().filter(|codec| is_wanted(&codec.wire()));
     let wires: Vec<&[&'static Rule]> = codecs.map(|codec| codec.rules()).collect();
@@ -26,11 +34,25 @@ pub(crate) fn run(options: &Rules) -> Result<()> {
     if options.markdown {
         let page = match (&options.wire, wires.first()) {
             (Some(_), Some(rules)) => page::wire(rules, catalog),
-            (Some(_) | None, _) => page::questions(&wires, catalog),
+            (Some(_) | None, _) => page::questions(&wires),
         };
         return text::write_out(page.as_bytes());
     }
     options.format.print(|| tables(&wires, catalog), || json_of(&wires, catalog))
+}
+
+/// Writes the page of each rule to `FOLDER/ID.md`.
+fn write_pages(folder: &Path, rows: &RequestCatalog) -> Result<()> {
+    for rule in all() {
+        let file = folder.join(format!("{}.md", rule.id));
+        let parent = file.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("cannot create {}", parent.display()))?;
+        text::write_file(&file, rule_page::page(rule, rows).as_bytes())?;
+    }
+    let pages = text::count(all().count(), "page");
+    text::note(&format!("{pages} written to {}", folder.display()));
+    Ok(())
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> + Clone {
@@ -168,6 +190,7 @@ fn json_of(wires: &[&[&'static Rule]], catalog: &Catalog) -> Vec<Value> {
             "why": rule.why,
             "provider_error": rule.provider_error,
             "fix": rule.fix,
+            "url": rule.url(),
             "profiles": scope.profiles,
             "providers": scope.providers,
             "evidence": json::array(|a| put_evidence(a, rule)),

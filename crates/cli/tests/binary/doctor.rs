@@ -109,7 +109,7 @@ fn audit_json_has_exactly_the_documented_members() {
         for finding in audit["findings"].as_array().unwrap() {
             assert_eq!(
                 keys(finding),
-                ["rule", "severity", "path", "message", "provider_error", "fix", "evidence"]
+                ["rule", "severity", "path", "message", "provider_error", "fix", "url", "evidence"]
             );
             let error = &finding["provider_error"];
             assert!(error.is_null() || error.as_str().is_some_and(|text| !text.is_empty()));

@@ -9,6 +9,9 @@ use throughline_json::{Node, words};
 
 use crate::audit::fix::{Edit, Fix};
 
+/// The address of the published documentation.
+const BOOK: &str = "https://throughline.github.io/throughline";
+
 /// A reason why a provider rejects or degrades a request.
 #[derive(Debug)]
 pub struct Rule {
@@ -36,6 +39,13 @@ pub struct Rule {
     pub evidence: &'static [Source],
     /// A failing request and its repaired version.
     pub example: Example,
+}
+
+impl Rule {
+    /// Returns the stable URL of the rule's page in the published documentation.
+    pub fn url(&self) -> String {
+        format!("{BOOK}/rules/{}.html", self.id)
+    }
 }
 
 words! {

@@ -474,7 +474,8 @@ impl Exchange<'_> {
         let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
         let fix = finding.auto_fix.as_ref().map(|fix| format!(" ({})", fix.what));
         let fix = fix.unwrap_or_default();
-        Err(GatewayError::new(400, format!("[{}] {}{fix}", finding.rule.id, finding.message)))
+        let (rule, message) = (finding.rule, &finding.message);
+        Err(GatewayError::new(400, format!("[{}] {message}{fix}; see {}", rule.id, rule.url())))
     }
 }
 

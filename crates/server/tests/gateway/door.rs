@@ -92,5 +92,6 @@ async fn enforce_refuses_before_sending() {
     assert_eq!(status, 400, "{body}");
     let error = message(ClientDialect::Messages, &body);
     assert!(error.starts_with('['), "the rule is named first: {error}");
+    assert!(error.contains("; see https://throughline.github.io/"), "{error}");
     assert_eq!(gateway.requests(), 0, "nothing was sent");
 }
