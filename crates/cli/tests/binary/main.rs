@@ -10,6 +10,7 @@
 )]
 
 mod agents;
+mod book;
 mod callers;
 mod catalog;
 mod check;
