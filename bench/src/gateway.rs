@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::load::Connection;
+use crate::load::{Connection, NO_KEY};
 use crate::process::{self, Server};
 
 /// How durably the gateway stores each reply.
@@ -49,10 +49,15 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Returns the gateway's metrics as text.
+    /// Returns the metrics of a gateway without API keys as text.
     pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
-        let metrics = Connection::open(self.server.address).await?.get("/metrics").await?;
-        Ok(String::from_utf8_lossy(&metrics).into_owned())
+        self.metrics_with_key(NO_KEY).await
+    }
+
+    /// Returns the gateway's metrics as text.
+    pub(crate) async fn metrics_with_key(&self, key: &str) -> anyhow::Result<String> {
+        let mut connection = Connection::open_with_key(self.server.address, key).await?;
+        Ok(String::from_utf8_lossy(&connection.get("/metrics").await?).into_owned())
     }
 
     /// Returns whether the gateway reports replies that were not stored.

@@ -97,6 +97,9 @@ impl LoadResult {
     }
 }
 
+/// The key in model calls to a gateway that requires no key.
+pub(crate) const NO_KEY: &str = "none";
+
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
@@ -113,7 +116,7 @@ impl Connection {
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(connection)).await?;
         let (sender, connection) = handshake;
         tokio::spawn(connection);
-        Ok(Self { sender, host: address.to_string(), key: "none".to_owned(), provider: None })
+        Ok(Self { sender, host: address.to_string(), key: NO_KEY.to_owned(), provider: None })
     }
 
     /// Opens a connection whose requests contain this API key.
@@ -148,7 +151,10 @@ impl Connection {
     /// Sends a GET request.
     pub(crate) async fn get_response(&mut self, path: &str) -> anyhow::Result<Response<Incoming>> {
         self.sender.ready().await?;
-        let request = Request::get(path).header("host", &self.host).header("x-api-key", &self.key);
+        let mut request = Request::get(path).header("host", &self.host);
+        if self.key != NO_KEY {
+            request = request.header("x-api-key", &self.key);
+        }
         Ok(self.sender.send_request(request.body(Full::default())?).await?)
     }
 

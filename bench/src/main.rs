@@ -91,8 +91,8 @@ pub(crate) struct Options {
     /// Measure only how well the gateways preserve reasoning
     #[arg(long, conflicts_with_all = ["abuse", "profile"])]
     fidelity: bool,
-    /// Measure only several gateways on one PostgreSQL server, with thousands of open streams and an
-    /// outage of the server
+    /// Measure only several gateways on one PostgreSQL server, with thousands of open streams and
+    /// an outage of the server
     #[arg(long, conflicts_with_all = ["abuse", "profile", "fidelity"])]
     load: bool,
     /// Number of gateways for --load

@@ -58,7 +58,7 @@ const FULL: LoadSize = LoadSize {
     pace: Duration::from_secs(10),
     think: Duration::from_secs(10),
     steady: Duration::from_secs(45),
-    outage: Duration::from_secs(60),
+    outage: Duration::from_mins(1),
     recovered: Duration::from_secs(30),
     turns: Duration::from_secs(30),
 };
@@ -208,7 +208,7 @@ impl Deployment {
             idle_memory,
             ready,
             unready_nodes,
-            captures: self.captures().await?,
+            captures: self.captures(&load.keys.plain).await?,
             calls: scale_table::completed_calls(load),
             probes_received: self.probes_received().await?,
             stages,
@@ -278,10 +278,10 @@ impl Deployment {
     }
 
     /// Returns how many replies all gateways captured, and how many they could not capture.
-    async fn captures(&self) -> anyhow::Result<(u64, u64)> {
+    async fn captures(&self, key: &str) -> anyhow::Result<(u64, u64)> {
         let (mut kept, mut lost) = (0, 0);
         for gateway in &self.gateways {
-            let metrics = gateway.metrics().await?;
+            let metrics = gateway.metrics_with_key(key).await?;
             kept += counter(&metrics, "throughline_captures_total")?;
             lost += counter(&metrics, "throughline_capture_failures_total")?;
         }

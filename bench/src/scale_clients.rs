@@ -228,15 +228,7 @@ impl ScaleLoad {
             (success(response).await?.into_body(), connection)
         };
         self.open_streams.fetch_add(1, Ordering::SeqCst);
-        let mut end = StreamTail::default();
-        let result = async {
-            while let Some(frame) = body.frame().await {
-                end.read(frame?.data_ref().map_or(&[], Bytes::as_ref));
-            }
-            anyhow::ensure!(end.is_whole(), "a stream was cut: {end}");
-            Ok(())
-        };
-        let result = result.await;
+        let result = read_to_end(&mut body).await;
         self.open_streams.fetch_sub(1, Ordering::SeqCst);
         result
     }
@@ -299,7 +291,7 @@ impl ScaleLoad {
                     if was_down || probe != StoreProbe::UnconfirmedKey {
                         let status = load.send_probe(probe, address).await;
                         let is_down = was_down && load.is_down.load(Ordering::SeqCst);
-                        load.record_probe(probe, status, is_down);
+                        load.record_probe(probe, &status, is_down);
                     }
                     tokio::time::sleep(PROBE_INTERVAL).await;
                 }
@@ -336,7 +328,7 @@ impl ScaleLoad {
     fn record_probe(
         &self,
         probe: StoreProbe,
-        result: anyhow::Result<(StatusCode, bool)>,
+        result: &anyhow::Result<(StatusCode, bool)>,
         is_down: bool,
     ) {
         let [budget, unconfirmed, record] = &self.probes;
@@ -345,7 +337,7 @@ impl ScaleLoad {
             StoreProbe::UnconfirmedKey => unconfirmed,
             StoreProbe::CallRecord => record,
         };
-        match &result {
+        match result {
             Ok((StatusCode::SERVICE_UNAVAILABLE, true)) if is_down => {
                 tally.refused.fetch_add(1, Ordering::SeqCst);
             }
@@ -357,6 +349,16 @@ impl ScaleLoad {
             self.record_problem(format!("{} during the outage: {result:?}", probe.name()));
         }
     }
+}
+
+/// Reads a stream, which must be complete.
+async fn read_to_end(body: &mut Incoming) -> anyhow::Result<()> {
+    let mut end = StreamTail::default();
+    while let Some(frame) = body.frame().await {
+        end.read(frame?.data_ref().map_or(&[], Bytes::as_ref));
+    }
+    anyhow::ensure!(end.is_whole(), "a stream was cut: {end}");
+    Ok(())
 }
 
 /// Returns the response if it is successful, and its body as an error otherwise.

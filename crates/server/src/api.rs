@@ -138,6 +138,7 @@ impl AgentApi {
             caps: self.caps,
             ping: self.ping,
             archive: self.archive.clone(),
+            keys: self.keys.clone(),
             traces: self.traces.clone(),
             simulators: self.simulators.clone(),
             // The cached summaries were redacted with the earlier policy.

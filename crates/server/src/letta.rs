@@ -44,6 +44,8 @@ pub(crate) mod run_stream;
 pub(crate) mod runs;
 mod stored_objects;
 
+pub use crate::letta::agent_store::agent_threads;
+
 use throughline_core::{LogHead, LogId};
 
 use crate::api::{ApiRequest, ApiResult};

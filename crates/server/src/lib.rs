@@ -46,7 +46,7 @@ pub use crate::gateway::{
     object_members, object_routes,
 };
 pub use crate::http::{Server, ServerHandle};
-pub use crate::letta::agent_store::agent_threads;
+pub use crate::letta::agent_threads;
 pub use crate::listen::{GatewayListener, SharedTls, TlsError, TlsSettings, serve};
 pub use crate::openapi::openapi;
 pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};

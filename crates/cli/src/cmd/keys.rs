@@ -1,7 +1,7 @@
 //! `throughline keys`: manages the gateway's API keys. A key is printed only once, because the
 //! store contains only its keyed hash.
 
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 use serde_json::{Value, json};
 use throughline_core::BudgetPeriod;
 use throughline_json::Name;

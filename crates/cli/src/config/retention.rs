@@ -89,7 +89,7 @@ pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Retent
     let mut keys: Vec<&str> = defaults.by_name().iter().map(|(name, _)| *name).collect();
     keys.push(INTERVAL);
     section.reject_unknown_keys(&keys, notes);
-    let mut age = |key| {
+    let mut age = |key: &str| {
         let parse = |value: &Value| parse_age(value.text()?);
         let expected = format!("an age of at least one second: write {key} = \"30d\" or \"12h\"");
         section.parse(key, parse, expected, notes)

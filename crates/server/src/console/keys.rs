@@ -46,8 +46,8 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
 pub(crate) async fn update(request: &ApiRequest<'_>) -> ApiResult {
     let (manager, id) = (manager(request)?, key_id(request));
     let changes = limits(request.body.root());
-    let changed = manager.change_limits(&request.caller.tenant, id, &changes).await?;
-    let limits = changed.ok_or_else(unknown_key)?;
+    let limits = manager.change_limits(&request.caller.tenant, id, &changes).await?;
+    let limits = limits.ok_or_else(unknown_key)?;
     Ok(json_response(&object! { "id": id, "limits": limits }))
 }
 

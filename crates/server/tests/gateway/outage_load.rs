@@ -1,6 +1,7 @@
 //! Tests a store outage under load: many clients send requests that need the store and requests
 //! that do not, before, during and after the outage.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,9 +13,9 @@ use throughline_server::StorePolicy;
 use tokio::task::JoinSet;
 
 /// Number of clients that send requests of the same kind.
-const CLIENTS: usize = 3;
+const CLIENTS: usize = 2;
 /// Minimum number of requests of each kind that begin and end within a phase.
-const REQUESTS: usize = 12;
+const REQUESTS: usize = 8;
 
 /// The phases of the test, in their order.
 const WORKING: usize = 0;
@@ -73,19 +74,19 @@ impl LoadKind {
         }
     }
 
-    /// Returns the status of a response while the store works. The ids of the test are well formed,
-    /// but the store does not contain them.
-    fn expected_status(self) -> u16 {
+    /// Returns whether the gateway returns this status while the store works. The ids of the test
+    /// are well formed, but the store does not contain them.
+    fn allows_status(self, status: u16) -> bool {
         match self {
             Self::Question
             | Self::StreamedQuestion
             | Self::Conversation
             | Self::BudgetKey
-            | Self::NewKey
-            | Self::Claim => 200,
-            Self::InvalidKey => 401,
-            Self::PreviousResponse => 400,
-            Self::CallRecord => 404,
+            | Self::NewKey => status == 200,
+            Self::InvalidKey => status == 401,
+            Self::PreviousResponse | Self::CallRecord => status == 404,
+            // The audit of the request determines the status.
+            Self::Claim => status != 503,
         }
     }
 
@@ -176,7 +177,7 @@ async fn send_load(
 ) -> Vec<LoadedRequest> {
     let mut sent = Vec::new();
     while phase.current() != OVER {
-        let text = format!("{kind:?}-{client}-{}.", sent.len());
+        let text = format!("={kind:?}-{client}-{}.", sent.len());
         let began = phase.current();
         let response = kind.send(&fixture, &text).await;
         let phases = (began, phase.current());
@@ -216,21 +217,36 @@ async fn store_outage_under_load_refuses_only_requests_that_need_the_store() {
     fixture.recovers().await;
     for kind in LoadKind::ALL {
         let response = kind.send(&fixture, "After the outage").await;
-        assert_eq!(response.status, kind.expected_status(), "{kind:?}: {response:?}");
+        assert!(kind.allows_status(response.status), "{kind:?}: {response:?}");
     }
 
+    let forwarded = forwarded_texts(&fixture);
     for request in &sent {
-        check_response(&fixture, request);
+        check_response(request, forwarded.get(&request.text).copied().unwrap_or(0));
     }
-    check_captures(&fixture, &sent).await;
+    let calls = sent.iter().filter(|request| forwarded.contains_key(&request.text));
+    check_captures(&fixture, &calls.collect::<Vec<_>>()).await;
     Arc::into_inner(fixture).unwrap().gateway.close().await;
 }
 
-/// Checks the status of a response, and that a refused request was not forwarded.
-fn check_response(fixture: &OutageGateway, request: &LoadedRequest) {
+/// Returns the texts of the requests that the provider received, and how often it received each.
+fn forwarded_texts(fixture: &OutageGateway) -> HashMap<String, usize> {
+    let mut texts = HashMap::new();
+    for request in fixture.requests() {
+        // The text is a JSON string that starts with `=`.
+        let rest = request.split_once("\"=").map(|(_, rest)| rest);
+        if let Some(text) = rest.and_then(|rest| rest.split('"').next()) {
+            *texts.entry(format!("={text}")).or_default() += 1;
+        }
+    }
+    texts
+}
+
+/// Checks the status of a response, and that a refused request was not forwarded. `forwarded` is
+/// how often the provider received the request.
+fn check_response(request: &LoadedRequest, forwarded: usize) {
     let LoadedRequest { kind, text, phases, response } = request;
     let (status, head) = (response.status, &response.head);
-    let forwarded = fixture.forwarded_count(text);
     if !kind.needs_store() {
         assert_eq!((status, forwarded), (200, 1), "{text} in {phases:?}: {response:?}");
         assert!(response.is_complete, "{text} in {phases:?}: {response:?}");
@@ -246,22 +262,24 @@ fn check_response(fixture: &OutageGateway, request: &LoadedRequest) {
         assert_eq!(status, 503, "{text}: {response:?}");
     }
     if *phases == (WORKING, WORKING) {
-        assert_eq!(status, kind.expected_status(), "{text}: {response:?}");
+        assert!(kind.allows_status(status), "{text}: {response:?}");
     }
 }
 
 /// Checks that each forwarded call is either stored, or counted and logged as lost.
-async fn check_captures(fixture: &OutageGateway, sent: &[LoadedRequest]) {
-    let calls: Vec<&LoadedRequest> =
-        sent.iter().filter(|request| fixture.forwarded_count(&request.text) == 1).collect();
-    let line_of = |call: &str| {
-        let call = format!(r#""call":"{call}""#);
-        fixture.gateway.lines.calls().into_iter().find(|line| line.contains(&call))
+async fn check_captures(fixture: &OutageGateway, calls: &[&LoadedRequest]) {
+    let logged = || -> HashMap<String, String> {
+        let lines = fixture.gateway.lines.calls().into_iter();
+        lines.filter_map(|line| Some((call_of(&line)?, line))).collect()
     };
-    let mut lost = 0;
-    for LoadedRequest { text, phases, response, .. } in &calls {
-        until(|| line_of(&response.call).is_some()).await;
-        let line = line_of(&response.call).unwrap();
+    until(|| {
+        let logged = logged();
+        calls.iter().all(|request| logged.contains_key(&request.response.call))
+    })
+    .await;
+    let (logged, mut lost) = (logged(), 0);
+    for LoadedRequest { text, phases, response, .. } in calls {
+        let line = &logged[&response.call];
         let is_lost = line.contains(r#""capture":"lost""#);
         assert!(is_lost || line.contains(r#""capture":"kept""#), "{text}: {line}");
         assert!(is_lost || *phases != (DOWN, DOWN), "{text}: {line}");
@@ -273,6 +291,13 @@ async fn check_captures(fixture: &OutageGateway, sent: &[LoadedRequest]) {
     }
     let down = calls.iter().filter(|request| request.phases == (DOWN, DOWN)).count();
     assert!(lost >= down && down >= REQUESTS, "{lost} of {down}");
-    let counted = fixture.gateway.metric("throughline_capture_failures_total").await;
-    assert_eq!(counted, lost.to_string());
+    let metrics = fixture.send_to("/metrics", "tl_one", "").await.body;
+    let counted = format!("throughline_capture_failures_total {lost}");
+    assert!(metrics.lines().any(|line| line == counted), "{lost} lost: {metrics}");
+}
+
+/// Returns the call id in a log line.
+fn call_of(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once(r#""call":""#)?;
+    Some(rest.split('"').next()?.to_owned())
 }

@@ -103,7 +103,11 @@ impl Journal {
             .chain(own_runs)
             .map(|head| (head.log.clone(), head.last))
             .collect();
-        let erases = family_erases(&head, &family, ErasureReason::Expired);
+        let mut erases = family_erases(&head, &family, ErasureReason::Expired);
+        // Runs that were erased before have no content.
+        let gone: HashSet<&LogId> =
+            runs.iter().filter(|run| run.gone.is_some()).map(|run| &run.log).collect();
+        erases.retain(|erase| !gone.contains(&erase.log));
         match self.destroy(tenant, &erases, &expects).await {
             // The Thread was used since it was selected.
             Err(StoreError::Conflict { .. }) => Ok(nothing),

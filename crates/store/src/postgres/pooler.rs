@@ -58,12 +58,12 @@ impl Server {
         let parameters: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
         let mut attempt = 1;
         loop {
-            let begin = self.begin_statements();
+            let opening = self.begin_statements();
             // The first poll sends all three messages, in this order. If this future is dropped
             // later, the transaction still ends.
             let (begun, rows, ended) = tokio::join!(
                 biased;
-                client.batch_execute(&begin),
+                client.batch_execute(&opening),
                 client.query_typed(sql, &parameters),
                 client.batch_execute("COMMIT"),
             );

@@ -36,18 +36,19 @@ async fn is_refused(gateway: &AgentGateway, key: &str, method: &str, path: &str)
     let body = if matches!(method, "POST" | "PATCH" | "PUT") { json!({}) } else { Value::Null };
     let (status, bytes) = gateway.send(key, method, path, &body).await;
     let text = String::from_utf8_lossy(&bytes);
-    let is_refused = text.contains("may not");
+    let is_refused = text.contains("change the role with");
     assert!(!is_refused || status == 403, "{key} {method} {path}: {status} {text}");
     is_refused
 }
 
-/// Replaces the names in braces by ids that do not exist.
-fn with_ids(path: &str) -> String {
+/// Replaces the names in braces by ids that do not exist. The form of a conversation's id decides
+/// which dialect serves its path.
+fn with_ids(path: &str, conversation: &str) -> String {
     let mut parts = path.split(['{', '}']);
     let mut target = parts.next().unwrap_or_default().to_owned();
     while let (Some(name), Some(rest)) = (parts.next(), parts.next()) {
         let id = match name {
-            "conversation" => "conv-none",
+            "conversation" => conversation,
             "response" => "resp_none",
             _ => "none",
         };
@@ -68,7 +69,7 @@ async fn every_route_has_the_documented_roles() {
         let name = format!("{} {}", route.method, route.path);
         let allowed = rows.remove(&name);
         let allowed = allowed.unwrap_or_else(|| panic!("{name} is not in docs/security.md"));
-        cases.push((route.method.to_owned(), with_ids(route.path), allowed));
+        cases.push((route.method.to_owned(), with_ids(route.path, "conv-none"), allowed));
     }
     for (path, allowed) in [
         ("/metrics", rows.remove("GET /metrics")),
@@ -83,7 +84,7 @@ async fn every_route_has_the_documented_roles() {
             && (route.summary.contains("the models")
                 || route.summary.starts_with("Return a model"));
         let allowed = if is_list { &models } else { &others };
-        cases.push((route.method.to_owned(), with_ids(&route.path), allowed.clone()));
+        cases.push((route.method.to_owned(), with_ids(&route.path, "conv_none"), allowed.clone()));
     }
     assert_eq!(rows, BTreeMap::new(), "these routes do not exist");
     for (method, path, allowed) in &cases {
@@ -103,12 +104,18 @@ async fn apps_cannot_approve_the_calls_of_their_agents() {
     let message = user_message("Send a mail.");
     let (status, waiting) = gateway.send("us.app", "POST", &path, &message).await;
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&waiting));
-    let decision = json!({"messages": [{"type": "approval", "approve": true}]});
+    let waiting: Value = serde_json::from_slice(&waiting).unwrap();
+    let call = &waiting["messages"][2]["tool_call"]["tool_call_id"];
+    let approval = json!({"type": "approval", "tool_call_id": call, "approve": true});
+    let decision = json!({"messages": [{"type": "approval", "approvals": [approval]}]});
     let (status, text) = gateway.send("us.app", "POST", &path, &decision).await;
     let text = String::from_utf8_lossy(&text);
     assert_eq!(status, 403, "{text}");
     assert!(text.contains("a key with the role app may not decide on approvals"), "{text}");
     assert_eq!(gateway.ran.lock().unwrap().len(), 0);
+    // A key without a role decides, as before there were roles.
+    gateway.request("POST", &path, &decision).await;
+    assert_eq!(gateway.ran.lock().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

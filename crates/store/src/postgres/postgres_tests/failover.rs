@@ -80,14 +80,14 @@ async fn a_server_that_becomes_read_only_is_replaced_by_the_next_host() {
     commit(&second, adding([opened("b", [record("2")])])).await.unwrap();
     // The first node also connects to the second server, but does not write to another store.
     let outcome = commit(&first, adding([append("b", [record("3")])])).await;
-    assert_refused(outcome, "another store");
+    assert_refused(&outcome, "another store");
     assert_eq!(contents(&second, "b").await, [(1, "2".to_owned())]);
     drop((first, second));
     tokio::task::spawn_blocking(move || drop(servers)).await.unwrap();
 }
 
-fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, expected: &str) {
-    let message = match &outcome {
+fn assert_refused<T: std::fmt::Debug>(outcome: &Result<T, StoreError>, expected: &str) {
+    let message = match outcome {
         Err(error @ StoreError::Unreachable(..)) => error.to_string(),
         other => panic!("{other:?} is not a refusal"),
     };
@@ -135,10 +135,10 @@ async fn lose_writes(cluster: &Arc<Cluster>, direct: &str, url: &str) {
     assert_eq!(tenant_id(direct, "other").await, lost);
     // The first node neither reads nor writes under the id that it knows.
     let appending = SealedBatch { tenant: "lost".into(), ..adding([append("b", [record("2")])]) };
-    assert_refused(commit(&first, appending).await, "all writes");
+    assert_refused(&commit(&first, appending).await, "all writes");
     let span = Span { after: 0, up_to: u64::MAX, limit: 10 };
-    assert_refused(first.rows(&"lost".into(), &log("b"), span).await, "all writes");
-    assert_refused(commit(&first, opening("acme", "c")).await, "all writes");
+    assert_refused(&first.rows(&"lost".into(), &log("b"), span).await, "all writes");
+    assert_refused(&commit(&first, opening("acme", "c")).await, "all writes");
     let rows = second.rows(&"other".into(), &log("b"), span).await.unwrap();
     assert_eq!(rows.len(), 1, "only the record of the other tenant");
     // A restarted process continues with what the store contains.
