@@ -58,7 +58,8 @@ pub enum Evidence {
     Claim,
     /// An id matched exactly one captured turn of this tenant.
     UniqueId,
-    /// The visible conversation up to this turn equals the conversation of a captured turn.
+    /// The visible conversation up to this turn equals the conversation of a captured turn,
+    /// completely or since a captured turn that was found before.
     Chain {
         /// The number of other captured turns with the same visible content.
         siblings: u32,

@@ -11,6 +11,7 @@
 //! | `request.rs` | capture and restore around a program's own HTTP client |
 //! | `expand.rs` | replacement of compaction items by the summaries they stand for |
 //! | `restore.rs` | matching the turns of a request to captured turns |
+//! | `step.rs` | digests of a turn, the turn before it and the caller's Items in between |
 //! | `compare.rs` | comparison of a client's turn with the captured one |
 //! | `named_ids.rs` | ids of a turn that the caller's other Items name |
 //! | `plain.rs` | whether dropped reasoning without a Seal is restored |
@@ -32,6 +33,7 @@ mod plain;
 mod request;
 mod restore;
 mod splice;
+mod step;
 mod turn_cache;
 mod unmask;
 mod vault;
@@ -55,6 +57,7 @@ pub use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::chain_cache::ChainCache;
 pub use crate::engine::expand::{CompactedInput, Expansion};
 pub use crate::engine::request::{ReplayError, RestoredRequest};
+use crate::engine::step::Predecessor;
 use crate::engine::turn_cache::{Captured, TurnCache};
 use crate::engine::write_behind::PendingWrites;
 use crate::finding::Finding;
@@ -329,6 +332,8 @@ pub struct Conversation {
     pub chain: Chain,
     /// The captured turn that the request continues; `None` if no turn was found.
     pub parent: Option<ParentTurn>,
+    /// What directly precedes the caller's last Items; `None` if the last model turn was not found.
+    predecessor: Option<Predecessor>,
     /// The newest captured turn whose request has the prefix that the target's Seals are bound to.
     /// Another endpoint may have produced the turns after it.
     pub signed: Option<ParentTurn>,
@@ -350,7 +355,8 @@ impl Conversation {
         let last = chain.turns().last().filter(|turn| turn.items.end == call.items.len());
         let open = last.and_then(|turn| call.items.get(turn.items.clone()));
         let (end_user, open) = (end_user.map(Name::from), open.unwrap_or_default().to_vec());
-        let (parent, signed) = (None, None);
-        Self { end_user, chain, parent, signed, open, era: ErasureEpoch::default() }
+        let (parent, predecessor, signed) = (None, None, None);
+        let era = ErasureEpoch::default();
+        Self { end_user, chain, parent, predecessor, signed, open, era }
     }
 }

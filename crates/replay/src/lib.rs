@@ -19,7 +19,9 @@
 //!    of both turns are equal. The id may also be in the client's next Items, such as the id of an
 //!    approval request;
 //! 3. the complete chain: the system prompt and every visible turn. If several captured turns
-//!    match, the newest is used and the others are counted.
+//!    match, the newest is used and the others are counted;
+//! 4. the turn before it, if that turn was found: the turn before it, the caller's Items in between
+//!    and the visible content of the turn must be equal. The system prompt may differ.
 //!
 //! The engine then follows the parent links of the turn it found, so branches of a conversation are
 //! never mixed. A captured turn is used only if it belongs to the request's end user. A turn that

@@ -12,7 +12,7 @@ use throughline_json::{self as json, Json, Name};
 use crate::call_record::{BaseLocation, CallRecord, DeltaBase};
 use crate::engine::chain::VisibleDigests;
 use crate::engine::turn_cache::Captured;
-use crate::engine::{Conversation, Replay, chain, compare};
+use crate::engine::{Conversation, Replay, chain, compare, step};
 use crate::objects;
 use crate::turn::{CALL_RECORD, TURN, conversation_log, response_log};
 
@@ -250,6 +250,10 @@ impl TurnKeys {
             keys.push(VaultKey::Chain(digest));
             keys.push(VaultKey::Chain(chain::provider_digest(&digest, &turn.reply.origin)));
         }
+        // An id of a call already identifies the turn in every later request.
+        if let Some((_, visible)) = after.filter(|_| !has_unique_call_id(&turn.reply.items)) {
+            keys.extend(step::step_of(turn.conversation, &visible).map(VaultKey::Chain));
+        }
         let mut seen = HashSet::with_capacity(keys.len());
         keys.retain(|key| seen.insert(key.clone()));
         // A reply that continues a turn also shows the earlier part of that turn.
@@ -273,6 +277,12 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
         ids.extend(item.seals.iter().map(|seal| seal_id(seal.reveal_to_tenant())));
     }
     ids
+}
+
+/// Whether a call has an id that identifies its turn within a tenant.
+fn has_unique_call_id(items: &[Item]) -> bool {
+    let mut calls = items.iter().filter_map(Item::call);
+    calls.any(|call| call.wire_id.as_ref().is_some_and(|id| is_globally_unique_id(id, &call.name)))
 }
 
 /// Returns the value by which a Seal identifies its turn.

@@ -50,6 +50,16 @@ pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
+/// Returns the digest that [`Chain::input_digest`] returns before a model turn. `previous` contains
+/// the Items of the model turn before it, and `input` the Items in between.
+pub(super) fn input_between(previous: &[Item], input: &[Item]) -> Option<Digest> {
+    let mut chain = Chain::starting_with(Box::default());
+    for (at, item) in previous.iter().chain(input).enumerate() {
+        chain.push(at, item);
+    }
+    chain.input_digest()
+}
+
 /// One model turn in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainTurn {
@@ -88,7 +98,7 @@ impl VisibleDigests {
         *hasher.finalize().as_bytes()
     }
 
-    fn absorb(&self, hasher: &mut blake3::Hasher) {
+    pub(super) fn absorb(&self, hasher: &mut blake3::Hasher) {
         debug_assert!(self.text.is_some() || self.acts.is_some(), "a group has visible content");
         hash_field(hasher, b'M', &self.text.unwrap_or_default());
         hash_field(hasher, b'A', &self.acts.unwrap_or_default());
@@ -105,13 +115,17 @@ impl Chain {
             Some(user) => hash_field(&mut hasher, b'U', user.as_bytes()),
             None => hash_field(&mut hasher, b'-', b""),
         }
-        let (group, run, calls, turns) = (None, None, Vec::new(), Vec::new());
-        let mut chain = Self { hasher, group, run, has_begun: false, calls, turns };
+        let mut chain = Self::starting_with(hasher);
         for item in &call.system {
             chain.add_item(Speaker::System, 0, item);
         }
         chain.extend(&call.items, 0);
         chain
+    }
+
+    fn starting_with(hasher: Box<blake3::Hasher>) -> Self {
+        let (group, run, calls, turns) = (None, None, Vec::new(), Vec::new());
+        Self { hasher, group, run, has_begun: false, calls, turns }
     }
 
     /// Extends a chain that covers the first `seen` Items to all Items. The first `seen` Items must
@@ -166,6 +180,20 @@ impl Chain {
         let group = chain.group.filter(|group| group.speaker == Speaker::Model)?;
         let visible = group.visible();
         Some((visible.digest_after(&chain.hasher), visible))
+    }
+
+    /// Returns the digest of the last model turn's visible content and of the caller's Items after
+    /// it, without the system prompt; `None` if the conversation ends with a model turn.
+    pub(super) fn input_digest(&self) -> Option<Digest> {
+        static CONTEXT: LazyLock<blake3::Hasher> =
+            LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 input v1"));
+        let group = self.group.as_ref().filter(|group| group.speaker == Speaker::Caller)?;
+        let mut hasher = CONTEXT.clone();
+        if let Some(turn) = self.turns.iter().rfind(|turn| turn.digest.is_some()) {
+            turn.visible.absorb(&mut hasher);
+        }
+        group.absorb(&mut hasher, &self.calls);
+        Some(*hasher.finalize().as_bytes())
     }
 
     fn push(&mut self, at: usize, item: &Item) {
@@ -493,7 +521,7 @@ fn push_with_length(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn hash_field(hasher: &mut blake3::Hasher, kind: u8, bytes: &[u8]) {
+pub(super) fn hash_field(hasher: &mut blake3::Hasher, kind: u8, bytes: &[u8]) {
     hasher.update(&[kind]);
     hasher.update(&(bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);

@@ -1,13 +1,16 @@
 //! Matches the turns in a request with captured turns.
 
+mod successors;
+mod uses;
+
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, Disposition, ElisionReason, Evidence, Fate, Item, ItemId, Origin, Role, StoreError,
-    Target, Tenant, TurnId, VaultKey, VaultMatch, VaultTurn,
+    Call, ElisionReason, Evidence, Fate, Item, ItemId, Origin, Role, StoreError, Tenant, TurnId,
+    VaultKey, VaultMatch, VaultTurn,
 };
 use throughline_json::Name;
 
@@ -16,7 +19,7 @@ use crate::engine::capture;
 use crate::engine::chain::{self, Chain, ChainTurn};
 use crate::engine::compare::{self, Similarity};
 use crate::engine::named_ids;
-use crate::engine::plain::{self, PlainThoughts};
+use crate::engine::restore::uses::TurnUses;
 use crate::engine::splice::{self, Patch};
 use crate::engine::turn_cache::Captured;
 use crate::engine::unmask;
@@ -37,15 +40,16 @@ pub(super) async fn restore(
 ) -> Result<RestoredCall, StoreError> {
     let mut matches = find_turns(replay, (tenant, end_user), &call).await?;
     let turns = matches.conversation.chain.turns();
-    let cleaned =
-        unmask::clean(replay, (tenant, end_user), &call, turns, &matches.candidates).await?;
+    let known = unmask::KnownTurns { captured: &matches.candidates, ids: &matches.ids };
+    let cleaned = unmask::clean(replay, (tenant, end_user), &call, turns, known).await?;
     let mut unmasked = unmask::RemovedThoughts::default();
     if !cleaned.is_empty() {
         unmasked = unmask::RemovedThoughts::remove(&mut call, turns, cleaned);
         matches = find_turns(replay, (tenant, end_user), &call).await?;
     }
-    let TurnMatches { mut conversation, patches, owners, mut findings, omitted, candidates } =
-        matches;
+    let TurnMatches {
+        mut conversation, patches, owners, mut findings, omitted, candidates, ..
+    } = matches;
     findings.extend(unmasked.findings);
     let issued = CapturedSeals(candidates.into_values().collect());
     for (range, captured) in owners {
@@ -77,6 +81,8 @@ struct TurnMatches {
     omitted: Vec<Fate>,
     /// The captured turns that match or may match, keyed by the index of the turn in the request.
     candidates: HashMap<usize, Arc<Captured>>,
+    /// The ids of the matched turns, by the index of the turn in the request.
+    ids: HashMap<usize, TurnId>,
 }
 
 /// Finds the captured turn for each turn in a request, and decides how to use the captured turn.
@@ -89,37 +95,29 @@ async fn find_turns(
     let mut conversation = Conversation::with_chain(chain, call, end_user);
     let vault = VaultSearch::new(replay, tenant, end_user);
     let mut search = TurnSearch::new(vault, call, &conversation.chain);
-    let (mut patches, mut owners) = (Vec::new(), Vec::new());
-    let (mut parent, mut signed) = (None, None);
+    let mut uses = TurnUses::default();
     for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
-        let Some(matched) = search.find_turn(at, turn).await? else { continue };
-        // A reply that continues the last turn has the same parent as that turn.
-        let is_last = turn.items.end == call.items.len();
-        if parent.is_none() && !is_last {
-            parent = Some(matched.parent.clone());
-        }
-        let Some((captured, evidence)) = matched.captured else { continue };
-        if signed.is_none() && compare::has_signed_prefix(&captured, &call.target) {
-            signed = Some(matched.parent);
-        }
-        match search.decide(turn, &matched.node, &captured, &call.target) {
-            TurnAction::Replace(items) => {
-                let (range, node) = (turn.items.clone(), matched.node);
-                patches.push(Patch { range, node, items, evidence });
-            }
-            TurnAction::Keep => owners.push((turn.items.clone(), captured)),
-            TurnAction::Nothing => {}
+        if let Some(matched) = search.find_turn(at, turn).await? {
+            search.ids.insert(at, matched.node.clone());
+            uses.add(&mut search, call, at, matched);
         }
     }
+    for (at, matched) in search.find_successors().await? {
+        uses.add(&mut search, call, at, matched);
+    }
+    let TurnUses { mut patches, owners, parent, signed } = uses;
+    let (mut parent, signed) = (parent.map(|(_, turn)| turn), signed.map(|(_, turn)| turn));
     if conversation.chain.turns().is_empty() {
         parent = search.continued_turn(call).await?;
     }
-    patches.reverse();
-    let (era, findings, candidates) = (search.vault.era(), search.findings, search.candidates);
-    let omitted = search.omitted;
+    patches.sort_by_key(|patch| patch.range.start);
+    let predecessor = search.predecessor(parent.as_ref());
+    let era = search.vault.era();
+    let TurnSearch { findings, omitted, candidates, ids, .. } = search;
     conversation.era = era;
     (conversation.parent, conversation.signed) = (parent, signed);
-    Ok(TurnMatches { conversation, patches, owners, findings, omitted, candidates })
+    conversation.predecessor = predecessor;
+    Ok(TurnMatches { conversation, patches, owners, findings, omitted, candidates, ids })
 }
 
 /// Returns the Origin of the newest captured turn in a request that the target's endpoint produced;
@@ -141,16 +139,6 @@ pub(super) async fn last_origin(
         }
     }
     Ok(None)
-}
-
-/// How to treat a turn in the request that matches a captured turn.
-enum TurnAction {
-    /// Replace the turn with these Items.
-    Replace(Vec<Item>),
-    /// Leave the turn unchanged.
-    Keep,
-    /// Restore nothing, because the client edited text that the turn's Seals cover.
-    Nothing,
 }
 
 /// The captured turn that matches a turn in the request.
@@ -188,6 +176,8 @@ struct TurnSearch<'r> {
     findings: Vec<Finding>,
     omitted: Vec<Fate>,
     candidates: HashMap<usize, Arc<Captured>>,
+    /// The ids of the matched turns, by the index of the turn in the request.
+    ids: HashMap<usize, TurnId>,
     /// The index of the first Item of the current tool loop, computed on first use.
     loop_start: OnceCell<usize>,
 }
@@ -206,6 +196,7 @@ impl<'r> TurnSearch<'r> {
             findings: Vec::new(),
             omitted: Vec::new(),
             candidates: HashMap::new(),
+            ids: HashMap::new(),
             loop_start: OnceCell::new(),
         }
     }
@@ -218,72 +209,6 @@ impl<'r> TurnSearch<'r> {
 
     fn report_on(&mut self, item: &ItemId, problem: RestoreIssue) {
         self.findings.push(Finding { item: item.clone(), problem });
-    }
-
-    /// Decides how to treat a matched turn, and reports the client's alterations.
-    fn decide(
-        &mut self,
-        turn: &ChainTurn,
-        node: &TurnId,
-        captured: &Captured,
-        target: &Target,
-    ) -> TurnAction {
-        let items = self.items.get(turn.items.clone()).unwrap_or_default();
-        for item in compare::altered(items, captured) {
-            self.report_on(&item.id, RestoreIssue::Altered);
-        }
-        if !compare::is_from_target(captured, target) {
-            return TurnAction::Keep;
-        }
-        let is_current = || {
-            let start = || plain::start_of_tool_loop(self.items);
-            turn.items.start >= *self.loop_start.get_or_init(start)
-        };
-        let follows_calls = || plain::follows_calls(self.items, turn.items.start);
-        let plain = PlainThoughts::of(items, captured, target, is_current, follows_calls);
-        if let PlainThoughts::Omit(why) = plain {
-            self.omit(items, node, captured, target, why);
-        }
-        if plain != PlainThoughts::Restore && compare::is_intact(items, captured) {
-            return TurnAction::Keep;
-        }
-        let issued = match compare::likeness(turn, items, captured) {
-            Similarity::Same => Some(captured.items.clone()),
-            Similarity::Edited | Similarity::Grown | Similarity::Other => {
-                compare::edited(turn, items, captured)
-            }
-        };
-        match issued {
-            Some(mut issued) => {
-                if matches!(plain, PlainThoughts::Omit(_)) {
-                    issued.retain(|item| {
-                        !plain::is_plain(item, target) || compare::has_thought(items, item)
-                    });
-                }
-                TurnAction::Replace(issued)
-            }
-            None => {
-                self.report(items, RestoreIssue::Edited);
-                TurnAction::Nothing
-            }
-        }
-    }
-
-    /// Records the Fates of the plain Thoughts that the client dropped and that are not restored.
-    fn omit(
-        &mut self,
-        items: &[Item],
-        node: &TurnId,
-        captured: &Captured,
-        target: &Target,
-        why: ElisionReason,
-    ) {
-        let omitted = plain::dropped(items, &captured.items, target).map(|thought| Fate {
-            item: ItemId::from(format!("{node}.{}", thought.id)),
-            visible: Disposition::Elided(why),
-            seals: Vec::new(),
-        });
-        self.omitted.extend(omitted);
     }
 
     /// Finds the captured turn for a turn in the request. The candidates are the parent of the last

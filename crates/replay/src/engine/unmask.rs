@@ -8,11 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, Fate, Item, Role, StoreError, Tenant, VaultKey,
+    Body, Call, Disposition, ElisionReason, Fate, Item, Role, StoreError, Tenant, TurnId, VaultKey,
 };
 
 use crate::engine::Replay;
 use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
+use crate::engine::step::Predecessor;
 use crate::engine::turn_cache::Captured;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
 use crate::finding::{Finding, RestoreIssue};
@@ -161,23 +162,32 @@ fn tagged(text: &str) -> Option<(&str, &str)> {
     rest.split_once(&format!("</{name}>"))
 }
 
+/// The captured turns that were already matched, by turn index.
+#[derive(Clone, Copy)]
+pub(super) struct KnownTurns<'m> {
+    /// The content of turns that match or may match.
+    pub(super) captured: &'m HashMap<usize, Arc<Captured>>,
+    /// The ids of turns that match.
+    pub(super) ids: &'m HashMap<usize, TurnId>,
+}
+
 /// Finds turns in a request that contain Thoughts as text, and returns their Items without these
-/// texts, by turn index. `known` contains the captured turns that were already matched.
+/// texts, by turn index.
 pub(super) async fn clean(
     replay: &Replay,
     (tenant, end_user): (&Tenant, Option<&str>),
     call: &Call,
     turns: &[ChainTurn],
-    known: &HashMap<usize, Arc<Captured>>,
+    known: KnownTurns<'_>,
 ) -> Result<HashMap<usize, CleanedItems>, StoreError> {
     let mut cleaned: HashMap<usize, CleanedItems> = HashMap::new();
-    for (at, captured) in known {
+    for (at, captured) in known.captured {
         let items = turns.get(*at).map(|turn| items_of(call, turn)).unwrap_or_default();
         if let Some(without) = without_thoughts(items, captured) {
             cleaned.insert(*at, without);
         }
     }
-    let open = turns.iter().enumerate().filter(|(at, _)| !known.contains_key(at));
+    let open = turns.iter().enumerate().filter(|(at, _)| !known.captured.contains_key(at));
     let open = open.filter(|(_, turn)| may_hold(items_of(call, turn)));
     let open: HashSet<usize> = open.map(|(at, _)| at).take(MOST_TURNS).collect();
     if open.is_empty() {
@@ -188,15 +198,22 @@ pub(super) async fn clean(
     beginning.system.clone_from(&call.system);
     let mut chain = Chain::of(&beginning, tenant, end_user);
     let (mut before, mut seen, mut next): (Vec<Item>, usize, usize) = (Vec::new(), 0, 0);
+    let mut predecessor = Some(Predecessor::Start);
     for (at, turn) in turns.iter().enumerate() {
         before.extend_from_slice(call.items.get(next..turn.items.start).unwrap_or_default());
         next = turn.items.end;
         chain.extend(&before, seen);
         let items = items_of(call, turn);
+        let mut id = known.ids.get(&at).cloned();
         if open.contains(&at)
-            && let Some(without) = by_chain(&mut vault, &chain, items).await?
+            && let Some((found, without)) =
+                by_digest(&mut vault, &chain, predecessor.as_ref(), items).await?
         {
             cleaned.insert(at, without);
+            id = Some(found);
+        }
+        if turn.digest.is_some() {
+            predecessor = id.map(Predecessor::Turn);
         }
         seen = before.len();
         match cleaned.get(&at) {
@@ -223,13 +240,14 @@ fn may_hold(items: &[Item]) -> bool {
     texts().any(|text| tagged(text).is_some()) || (2..=MAX_TEXTS).contains(&texts().count())
 }
 
-/// Looks up a turn by the chain key that the turn would have without its tagged texts, or without
-/// one of its texts.
-async fn by_chain(
+/// Looks up a turn by the chain key and the step that the turn would have without its tagged texts,
+/// or without one of its texts. Returns its id and its Items without Thoughts.
+async fn by_digest(
     vault: &mut VaultSearch<'_>,
     chain: &Chain,
+    predecessor: Option<&Predecessor>,
     items: &[Item],
-) -> Result<Option<CleanedItems>, StoreError> {
+) -> Result<Option<(TurnId, CleanedItems)>, StoreError> {
     let mut candidates: Vec<CleanedItems> = Vec::new();
     let untagged = items.iter().map(|item| {
         match text_of(item).and_then(|text| strip_tagged_thoughts(text, |_| true)) {
@@ -245,14 +263,22 @@ async fn by_chain(
             candidates.push(rest.collect());
         }
     }
-    let digest_of = |items: Vec<Item>| chain.turn_after(&items).map(|(digest, _)| digest);
-    let received = digest_of(items.to_vec());
-    let digests =
-        candidates.iter().map(|items| digest_of(items.iter().flatten().cloned().collect()));
-    let digests: Vec<_> = digests.flatten().filter(|digest| Some(*digest) != received).collect();
-    let keys = received.into_iter().chain(digests.iter().copied()).map(VaultKey::Chain);
+    let end_user = vault.end_user();
+    let input = chain.input_digest();
+    let digests_of = |items: &[Item]| {
+        let (digest, visible) = chain.turn_after(items)?;
+        let step = predecessor.zip(input.as_ref());
+        let step = step.map(|(turn, input)| turn.step(end_user, input, &visible));
+        Some([Some(digest), step])
+    };
+    let digests_of = |items: &[Item]| digests_of(items).into_iter().flatten().flatten();
+    let received: Vec<_> = digests_of(items).collect();
+    let cleaned = candidates.iter().map(|items| items.iter().flatten().cloned().collect());
+    let digests = cleaned.flat_map(|items: Vec<Item>| digests_of(&items));
+    let digests: Vec<_> = digests.filter(|digest| !received.contains(digest)).collect();
+    let keys = received.iter().chain(&digests).copied().map(VaultKey::Chain);
     vault.look_up(keys.collect()).await?;
-    if received.is_some_and(|digest| vault.result(&VaultKey::Chain(digest)).is_some()) {
+    if received.iter().any(|digest| vault.result(&VaultKey::Chain(*digest)).is_some()) {
         return Ok(None);
     }
     for digest in digests {
@@ -261,7 +287,7 @@ async fn by_chain(
         let Some(without) = without_thoughts(items, &captured) else { continue };
         let remaining: Vec<Item> = without.iter().flatten().cloned().collect();
         if VisibleDigests::of(&remaining) == captured.visible {
-            return Ok(Some(without));
+            return Ok(Some((found.turn.id, without)));
         }
     }
     Ok(None)

@@ -40,6 +40,11 @@ impl<'r> VaultSearch<'r> {
         Self { replay, tenant, end_user, found: HashMap::new(), checked: HashMap::new(), era: None }
     }
 
+    /// Returns the end user whose turns can be loaded.
+    pub(super) fn end_user(&self) -> Option<&'r str> {
+        self.end_user
+    }
+
     /// Returns the epoch of the last store lookup, or the first epoch if there was no lookup.
     pub(super) fn era(&self) -> ErasureEpoch {
         self.era.unwrap_or_default()

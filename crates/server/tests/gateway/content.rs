@@ -268,6 +268,58 @@ async fn thoughts_sent_as_text_are_removed_or_restored() {
     figure("thoughts as text", format!("{removed} recognised, 0 sent as text"));
 }
 
+/// Some clients send another system prompt to another model, and the reasoning of the first model
+/// as text.
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_as_text_are_removed_after_a_changed_system_prompt() {
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let dialect = ClientDialect::Messages;
+    let send = async |model: &str, history: &[Value]| {
+        let (path, mut body) = dialect.request(model, history, false);
+        body["system"] = json!(format!("You are {model}."));
+        let call = send_request(&gateway, &path, &body).await;
+        assert_eq!(call.status, 200, "{model}: {}", call.text);
+        call
+    };
+    let mut removed = 0;
+    for issuer in MODELS {
+        let target = if issuer == MODELS[0] { MODELS[1] } else { MODELS[0] };
+        // "Hi" is answered without a call, so the first turn has no id.
+        for question in [QUESTION, "Hi"] {
+            let (mut own, mut as_text) =
+                (vec![dialect.user(question)], vec![dialect.user(question)]);
+            let mut thoughts = Vec::new();
+            for turn in 0..3 {
+                let answer: Value = serde_json::from_str(&send(issuer, &own).await.text).unwrap();
+                let reply = vec![json!({"role": "assistant", "content": answer["content"]})];
+                let calls = dialect.calls(&reply);
+                let (texts, new) = thoughts_as_text(&reply, None);
+                let next = if calls.is_empty() {
+                    vec![dialect.user("Thank you. And once more, please.")]
+                } else {
+                    dialect.results(&calls)
+                };
+                own.extend(reply.into_iter().chain(next.clone()));
+                as_text.extend(texts.into_iter().chain(next));
+                thoughts.extend(new);
+                let call = send(target, &as_text).await;
+                let label = format!("{issuer} → {target}, {question}, turn {turn}");
+                for thought in &thoughts {
+                    let escaped = json!(thought).to_string();
+                    let is_sent = call.sent().contains(escaped.trim_matches('"'));
+                    assert!(!is_sent, "{label}: {:#}", call.record);
+                }
+                let findings = call.record["restore_findings"].to_string();
+                let reported = findings.matches("repeats a Thought of this conversation").count();
+                assert_eq!(reported, thoughts.len(), "{label}: {findings}");
+                removed += thoughts.len();
+            }
+        }
+    }
+    gateway.assert_nothing_refused();
+    figure("thoughts as text after a changed system prompt", format!("{removed} removed"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn text_that_only_resembles_a_thought_is_kept() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;

@@ -46,6 +46,7 @@ mod recordings;
 mod responses;
 mod restore;
 mod sdk;
+mod steps;
 mod usage;
 mod visible;
 mod websocket;

@@ -1,0 +1,208 @@
+//! Tests turns that are found by the turn before them, after a changed system prompt.
+
+use crate::common::ReplayFixture;
+use crate::common::said::{Message, ModelTurn, WireTarget, seal};
+use throughline_core::{Call, Disposition, EncodedRequest, Evidence, Tenant, TurnId};
+use throughline_replay::RestoredCall;
+
+const SYSTEM: &str = "Be brief.";
+const OTHER_SYSTEM: &str = "Be thorough.";
+
+/// A caller of the gateway: a tenant and the end user that its requests name.
+#[derive(Clone)]
+struct Caller {
+    tenant: Tenant,
+    end_user: Option<&'static str>,
+}
+
+impl Caller {
+    fn new(tenant: &str, end_user: Option<&'static str>) -> Self {
+        Self { tenant: Tenant::from(tenant), end_user }
+    }
+
+    async fn send(
+        &self,
+        fixture: &ReplayFixture,
+        wire_target: &WireTarget,
+        call: Call,
+    ) -> (RestoredCall, EncodedRequest) {
+        let restored = fixture.replay.restore(&self.tenant, self.end_user, call).await.unwrap();
+        let mut encoded = wire_target.codec.encode(&restored.call).unwrap();
+        restored.account(&mut encoded);
+        (restored, encoded)
+    }
+
+    /// Sends the messages without reasoning, and captures `answer` as the reply.
+    async fn exchange(
+        &self,
+        fixture: &ReplayFixture,
+        wire_target: &WireTarget,
+        (system, messages): (&str, &[Message]),
+        answer: &ModelTurn,
+    ) -> TurnId {
+        let call = wire_target.lossy(system, messages);
+        let (restored, encoded) = self.send(fixture, wire_target, call).await;
+        let reply = wire_target.reply_after(answer, encoded.prefix);
+        fixture.capture(&self.tenant, &restored, &reply, &encoded).await.unwrap()
+    }
+
+    /// Sends the messages without reasoning, and returns the Seals of each model turn as sent to
+    /// the provider.
+    async fn seals(
+        &self,
+        fixture: &ReplayFixture,
+        wire_target: &WireTarget,
+        system: &str,
+        messages: &[Message],
+    ) -> Vec<Vec<String>> {
+        let call = wire_target.lossy(system, messages);
+        let (_, encoded) = self.send(fixture, wire_target, call).await;
+        wire_target.seals_sent(&encoded.request.body)
+    }
+}
+
+fn acme() -> Caller {
+    Caller::new("acme", None)
+}
+
+/// Returns one target per wire, except targets whose Seals are bound to the system prompt.
+fn targets() -> Vec<WireTarget> {
+    let mut targets = WireTarget::all();
+    targets.retain(|wire_target| !wire_target.target.profile.bound.prefix);
+    assert!(targets.len() >= 3, "{}", targets.len());
+    targets
+}
+
+fn user(text: &str) -> Message {
+    Message::User(text.to_owned())
+}
+
+/// Returns a reply with a call whose id identifies it.
+fn look(thought_id: u64) -> ModelTurn {
+    let call = Some(("call_9f8e7d6c5b4a".into(), "look".into(), "here".into()));
+    ModelTurn { text: "I look.".to_owned(), call, thought_id }
+}
+
+fn text_reply(text: &str, thought_id: u64) -> ModelTurn {
+    ModelTurn { text: text.to_owned(), call: None, thought_id }
+}
+
+/// Returns a question, the reply with a call, and the result of the call.
+fn tool_step(looked: &ModelTurn, result: &str) -> Vec<Message> {
+    let (id, name, _) = looked.call.clone().unwrap();
+    let result = Message::Tool { id, name, text: result.to_owned() };
+    vec![user("Look."), Message::Model(looked.clone()), result]
+}
+
+/// Returns the messages with a reply and the next question.
+fn with_reply(messages: &[Message], reply: &ModelTurn) -> Vec<Message> {
+    let next = [Message::Model(reply.clone()), user("And then?")];
+    messages.iter().cloned().chain(next).collect()
+}
+
+#[tokio::test]
+async fn turns_after_a_found_turn_are_restored_with_another_system_prompt() {
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let (fixture, caller) = (ReplayFixture::new().await, acme());
+        let looked = look(1);
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+        let mut messages = tool_step(&looked, "a door");
+        // Two turns without an id follow the turn with an id.
+        for (thought_id, text) in [(2, "A door."), (3, "It is open.")] {
+            let reply = text_reply(text, thought_id);
+            caller.exchange(&fixture, &wire_target, (SYSTEM, &messages), &reply).await;
+            messages = with_reply(&messages, &reply);
+        }
+        let call = wire_target.lossy(OTHER_SYSTEM, &messages);
+        let (restored, encoded) = caller.send(&fixture, &wire_target, call).await;
+        let all = [[seal(1)], [seal(2)], [seal(3)]];
+        assert_eq!(wire_target.seals_sent(&encoded.request.body), all, "{wire}");
+        let by_chain = Disposition::Restored(Evidence::Chain { siblings: 0 });
+        let fates = encoded.fates.iter().flat_map(|fate| &fate.seals);
+        assert_eq!(fates.filter(|fate| **fate == by_chain).count(), 2, "{wire}");
+        assert_eq!(restored.findings, [], "{wire}");
+        // A process with empty caches restores the same.
+        let uncached = fixture.forgetful();
+        let call = wire_target.lossy(OTHER_SYSTEM, &messages);
+        let uncached = uncached.restore(&caller.tenant, None, call).await.unwrap();
+        let uncached = wire_target.codec.encode(&uncached.call).unwrap();
+        assert_eq!(uncached.request, encoded.request, "{wire}");
+        // The conversation continues after the newest turn, and its next request finds all turns.
+        let reply = text_reply("A garden.", 4);
+        caller.exchange(&fixture, &wire_target, (OTHER_SYSTEM, &messages), &reply).await;
+        let messages = with_reply(&messages, &reply);
+        let sent = caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &messages).await;
+        assert_eq!(sent, [[seal(1)], [seal(2)], [seal(3)], [seal(4)]], "{wire}");
+    }
+}
+
+/// Two branches have the same turn with an id and the same visible reply, but another tool result.
+#[tokio::test]
+async fn edited_branches_restore_only_their_own_reasoning() {
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let (fixture, caller, looked) = (ReplayFixture::new().await, acme(), look(1));
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+        let branch = |result: &str| tool_step(&looked, result);
+        for (thought_id, result) in [(2, "a door"), (3, "a wall")] {
+            let reply = text_reply("Done.", thought_id);
+            caller.exchange(&fixture, &wire_target, (SYSTEM, &branch(result)), &reply).await;
+        }
+        let reply = text_reply("Done.", 0);
+        let sent = async |messages: &[Message]| {
+            let messages = with_reply(messages, &reply);
+            caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &messages).await
+        };
+        assert_eq!(sent(&branch("a door")).await, [[seal(1)], [seal(2)]], "{wire}");
+        assert_eq!(sent(&branch("a wall")).await, [[seal(1)], [seal(3)]], "{wire}");
+        let unknown = sent(&branch("a gate")).await;
+        assert_eq!(unknown.concat(), [seal(1)], "{wire}");
+        // An additional message of the user makes another branch.
+        let mut longer = branch("a door");
+        longer.push(user("Look closely."));
+        assert_eq!(sent(&longer).await.concat(), [seal(1)], "{wire}");
+        // So does an edit of the turn before.
+        let edited = ModelTurn { text: "I edit.".to_owned(), ..looked.clone() };
+        let sent = sent(&tool_step(&edited, "a door")).await.concat();
+        assert!(!sent.contains(&seal(2)) && !sent.contains(&seal(3)), "{wire}: {sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn steps_of_other_tenants_and_end_users_restore_nothing() {
+    let callers = [
+        acme(),
+        Caller::new("other", None),
+        Caller::new("acme", Some("alice")),
+        Caller::new("acme", Some("bob")),
+    ];
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let fixture = ReplayFixture::new().await;
+        let (looked, reply) = (look(0), text_reply("Done.", 0));
+        let messages = tool_step(&looked, "a door");
+        let continued = with_reply(&messages, &reply);
+        // The last caller received only the first reply.
+        for (caller, number) in callers.iter().zip([10, 20, 30, 40]) {
+            let looked = look(number + 1);
+            caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+            if number < 40 {
+                let reply = text_reply("Done.", number + 2);
+                caller.exchange(&fixture, &wire_target, (SYSTEM, &messages), &reply).await;
+            }
+        }
+        for (caller, number) in callers.iter().zip([10, 20, 30, 40]) {
+            // A tenant's users share the ids of calls, so only the same system prompt tells their
+            // turns apart.
+            let is_shared = &*caller.tenant.0 == "acme";
+            let sent =
+                caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &continued).await.concat();
+            let own = [seal(number + 1), seal(number + 2)];
+            assert!(sent.iter().all(|seal| own.contains(seal)), "{wire}, {number}: {sent:?}");
+            if !is_shared {
+                assert_eq!(sent, own, "{wire}");
+            }
+        }
+    }
+}
