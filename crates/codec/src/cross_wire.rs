@@ -28,6 +28,9 @@ pub(crate) const CONFIGURATION_UPDATE: &str = "configuration_update";
 /// an element.
 pub(crate) const ADDITIONAL_TOOLS: &str = "additional_tools";
 
+/// The type of a Responses tool that groups other tools. Decoding adds these tools to the Call.
+pub(crate) const NAMESPACE: &str = "namespace";
+
 /// Returns the Fate of an Item that the wire being encoded cannot express. A configuration update
 /// and additional tools count as sent in another form, because decoding applied them to the Call's
 /// settings and tools.
@@ -179,12 +182,15 @@ pub(crate) fn output_schema<'c>(
 }
 
 /// Encodes a tool that was declared on another wire. If another provider runs the tool, warns and
-/// omits the tool.
+/// omits the tool. Omits namespaces, whose tools are encoded on their own.
 pub(crate) fn tool(
     draft: &mut Draft<'_>,
     tool: &Tool,
     encode: impl FnOnce(&mut Draft<'_>) -> Json,
 ) -> Option<Json> {
+    if is_namespace(tool) {
+        return None;
+    }
     if tool.hosted {
         let name = &tool.name;
         draft.warn("tools", format!("`{name}` runs at another provider; it was omitted"));
@@ -192,6 +198,12 @@ pub(crate) fn tool(
     }
     draft.warn_about_cache_markers(tool.native.as_ref());
     Some(encode(draft))
+}
+
+fn is_namespace(tool: &Tool) -> bool {
+    tool.native_on(&Wire::OPENAI_RESPONSES).is_some_and(|native| {
+        native.json.tree().root().get("type").is_some_and(|kind| kind.is(NAMESPACE))
+    })
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ pub use crate::repair::{AppliedFix, Repair, RepairLevel, repair};
 pub use crate::report::{
     applied_fixes_json, audit_json, describe, fates_json, put_evidence, shorten_opaque_words, size,
 };
-pub use crate::responses::{COMPACTION_TYPES, OpenAiResponses};
+pub use crate::responses::{COMPACTION_TYPES, CallForms, OpenAiResponses};
 
 /// The built-in codecs. [`detect()`] tries them in this order, so the wires that are easiest to
 /// recognise come first.

@@ -5,9 +5,10 @@
 //! The reply to a compaction request becomes one compaction item, whose Claim stands for the
 //! summary in the reply.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use throughline_codec::CallForms;
 use throughline_core::{
     Body, CallId, Direction, Event, Item, ItemId, ItemPosition, NativePart, Origin, Reply, Role,
     StopReason, Tenant, Thought, TurnId, Wire,
@@ -30,6 +31,10 @@ pub struct ClaimRewriter {
     thoughts: HashMap<ItemId, usize>,
     /// Whether the reply is shown as one compaction item.
     is_compaction: bool,
+    /// The forms of the calls that the caller's tools require.
+    forms: CallForms,
+    /// The stream indexes of calls that are sent once complete.
+    buffered: HashSet<u32>,
 }
 
 impl ClaimRewriter {
@@ -42,8 +47,24 @@ impl ClaimRewriter {
         node: TurnId,
         model: Option<Name>,
     ) -> Self {
-        let (calls, thoughts, is_compaction) = (HashMap::new(), HashMap::new(), false);
-        Self { wire, claims, tenant, node, model, calls, thoughts, is_compaction }
+        Self {
+            wire,
+            claims,
+            tenant,
+            node,
+            model,
+            calls: HashMap::new(),
+            thoughts: HashMap::new(),
+            is_compaction: false,
+            forms: CallForms::default(),
+            buffered: HashSet::new(),
+        }
+    }
+
+    /// Gives the calls in the reply the forms that the caller's tools require.
+    #[must_use]
+    pub fn with_call_forms(self, forms: CallForms) -> Self {
+        Self { forms, ..self }
     }
 
     /// Shows the reply as one compaction item of the Responses API. [`Replay::expand`] later
@@ -76,10 +97,11 @@ impl ClaimRewriter {
     }
 
     /// Rewrites one stream event. Events must be passed in order. An event of a compaction may
-    /// become no event or several events.
+    /// become no event or several events. A call that needs another form is sent once complete.
     pub fn events(&mut self, event: Event) -> Vec<Event> {
         if !self.is_compaction {
-            return vec![self.event(event)];
+            let is_buffered = self.buffers(&event);
+            return if is_buffered { Vec::new() } else { vec![self.event(event)] };
         }
         match event {
             Event::Opened { .. } | Event::Delta { .. } | Event::Closed { .. } => Vec::new(),
@@ -88,6 +110,26 @@ impl ClaimRewriter {
                 vec![closed, self.event(event)]
             }
             other => vec![self.event(other)],
+        }
+    }
+
+    /// Returns whether the event is a part of a call that is sent once complete.
+    fn buffers(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Opened { index, body: Body::Call(call), .. } => {
+                self.forms.contains(&call.name) && self.buffered.insert(*index)
+            }
+            Event::Delta { index, .. } => self.buffered.contains(index),
+            Event::Closed { index, .. } => {
+                self.buffered.remove(index);
+                false
+            }
+            Event::Began { .. }
+            | Event::Opened { .. }
+            | Event::Usage(_)
+            | Event::Ended(_)
+            | Event::Failed(_)
+            | Event::Alien(_) => false,
         }
     }
 
@@ -134,6 +176,7 @@ impl ClaimRewriter {
 
     fn item(&mut self, mut item: Item) -> Item {
         self.rename_call(&mut item.body);
+        self.forms.apply(&mut item);
         if let Body::Thought(thought) = &item.body {
             let claim = self.claims.claim(&self.tenant, &self.node);
             let next = self.thoughts.len();

@@ -52,7 +52,7 @@ pub(super) fn decode_request(
         call.system.push(item);
     }
     call.tools = read_tools(root.get("tools"), &WIRE, settings::tool);
-    settings::add_tools(&mut call.tools, input);
+    settings::add_tools(&mut call.tools, root.get("tools"), input);
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings::settings(root);
     settings::apply_updates(&mut call.settings, input);

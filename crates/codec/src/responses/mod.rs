@@ -17,6 +17,7 @@
 //! - `status` is rejected or ignored on calls and reasoning in requests, so the encoder drops it.
 //!   `phase`, `namespace` and `caller` are sent back. `summary` is required even when it is empty.
 
+mod call_forms;
 mod contract;
 #[cfg(test)]
 mod contract_tests;
@@ -33,6 +34,7 @@ mod stream_tests;
 mod tests;
 mod wire;
 
+pub use self::call_forms::CallForms;
 pub use self::wire::COMPACTION_TYPES;
 pub(crate) use self::wire::reasoning_format;
 

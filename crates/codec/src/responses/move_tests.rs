@@ -234,3 +234,22 @@ fn additional_tools_reach_every_wire() {
         assert_eq!(encoded.fates.iter().find(is_lost), None, "{provider}");
     }
 }
+
+/// Codex sends the tools of MCP servers in namespaces. Other wires receive them as tools, and a
+/// custom tool as a function with one text argument.
+#[test]
+fn namespaces_and_custom_tools_reach_every_wire() {
+    let request = r#"{"model":"gpt-5.6","input":"Go.","tools":[{"type":"namespace","name":"mcp__files","description":"Files.","tools":[{"type":"function","name":"read","parameters":{"type":"object","properties":{}}}]},{"type":"custom","name":"exec"}]}"#;
+    let read_call = || read(request, target("openai", "gpt-5.6"));
+    assert_eq!(body(&read_call()), request, "the same wire receives the request unchanged");
+    let mut call = read_call();
+    call.target = target("anthropic", "claude-sonnet-4-5");
+    let encoded = codec(&call.target.provider.wire).unwrap().encode(&call).unwrap();
+    let sent: serde_json::Value = serde_json::from_slice(&encoded.request.body).unwrap();
+    let names: Vec<_> =
+        sent["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["exec", "read"]);
+    assert_eq!(sent["tools"][0]["input_schema"]["required"], serde_json::json!(["input"]));
+    let warned: Vec<_> = encoded.warnings.iter().map(|warning| &*warning.setting).collect();
+    assert!(!warned.contains(&"tools"), "{warned:?}");
+}

@@ -19,9 +19,31 @@ pub const COMPACTION_TYPES: [&str; 3] = ["compaction", "compaction_summary", "co
 /// The type of the input item with which a client requests a compaction.
 pub(super) const COMPACTION_TRIGGER: &str = "compaction_trigger";
 
-/// Returns whether a tool was defined in an `additional_tools` element of the input.
+/// The namespace whose tools are called without it.
+const DEFAULT_NAMESPACE: &str = "functions";
+
+/// Returns whether a tool is defined inside another element: in an `additional_tools` element of
+/// the input, or in a namespace.
 pub(super) fn is_additional(tool: &Tool) -> bool {
-    tool.native_on(&WIRE).is_some_and(|native| native.slot == ADDITIONAL_TOOLS)
+    inner_slot(tool).is_some()
+}
+
+/// Returns the namespace that calls of a tool must name.
+pub(super) fn namespace(tool: &Tool) -> Option<Name> {
+    let name = inner_slot(tool)?.strip_prefix('/')?;
+    Some(Name::from(name)).filter(|name| &**name != DEFAULT_NAMESPACE)
+}
+
+/// Returns the slot of a tool inside another element; the namespace follows the prefix.
+pub(super) fn slot_in(namespace: Option<&str>) -> Label {
+    match namespace {
+        Some(name) => Label::Owned(format!("{ADDITIONAL_TOOLS}/{name}")),
+        None => Label::Borrowed(ADDITIONAL_TOOLS),
+    }
+}
+
+fn inner_slot(tool: &Tool) -> Option<&str> {
+    tool.native_on(&WIRE)?.slot.strip_prefix(ADDITIONAL_TOOLS)
 }
 
 /// Classifies a document of this wire; `None` if the document does not belong to this wire.

@@ -63,7 +63,8 @@ impl Exchange<'_> {
             let claims = self.gateway.replay.claims().clone();
             let (tenant, model) = (ready.tenant.clone(), model.clone());
             let rewriter =
-                ClaimRewriter::new(self.wire.clone(), claims, tenant, node.clone(), model);
+                ClaimRewriter::new(self.wire.clone(), claims, tenant, node.clone(), model)
+                    .with_call_forms(ready.call_forms.clone());
             if is_claimed { rewriter.compacting() } else { rewriter }
         });
         let continuer = rewriter.as_ref().and_then(|_| self.continuer(&ready, reached, request));

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use throughline_codec::{
-    AppendPlan, AuditOutcome, Codec, DecodeContext, IssuedSeals, Preparation, PreparedCall,
-    RepairLevel, Verdict, continuation_token,
+    AppendPlan, AuditOutcome, CallForms, Codec, DecodeContext, IssuedSeals, Preparation,
+    PreparedCall, RepairLevel, Verdict, continuation_token,
 };
 use throughline_core::{
     Body, Call, Disposition, ElisionReason, EncodedRequest, Fate, Item, ItemId, Provider,
@@ -80,6 +80,8 @@ pub(crate) struct PreparedRequest {
     pub(crate) appended: usize,
     /// The tools that replies must not call any more.
     pub(crate) removed_tools: RemovedTools,
+    /// The forms of calls that the client's tools require in a translated reply.
+    pub(crate) call_forms: CallForms,
 }
 
 impl Exchange<'_> {
@@ -145,6 +147,8 @@ impl Exchange<'_> {
         self.scope.record().tenant = tenant.clone();
         let to = codec_for(&target.origin.wire)?;
         let stream = call.stream;
+        let is_translated = target.origin.wire != self.wire;
+        let call_forms = if is_translated { CallForms::of(&call) } else { CallForms::default() };
         let is_resumed = resumed.is_some();
         let (mut found, is_unrestored) =
             self.restore_or_pass(to, call, &tenant, full_request, is_resumed, reached).await?;
@@ -215,6 +219,7 @@ impl Exchange<'_> {
             compaction: None,
             appended: appended.len(),
             removed_tools: RemovedTools(removed_tools),
+            call_forms,
         })
     }
 
@@ -292,6 +297,7 @@ impl Exchange<'_> {
             compaction: None,
             appended: 0,
             removed_tools: RemovedTools::default(),
+            call_forms: CallForms::default(),
         }
     }
 

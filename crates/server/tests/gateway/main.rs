@@ -35,6 +35,7 @@ mod lossy;
 mod minds;
 mod model_lists;
 mod models;
+mod namespaces;
 mod native_items;
 mod outage;
 mod outage_load;

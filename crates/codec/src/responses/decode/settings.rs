@@ -3,12 +3,12 @@
 use throughline_core::{
     Direction, Extra, NativePart, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice,
 };
-use throughline_json::{Label, Name, Node};
+use throughline_json::{Json, Name, Node};
 
-use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE};
+use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE, NAMESPACE};
 use crate::draft;
 use crate::responses::WIRE;
-use crate::responses::wire::is_additional;
+use crate::responses::wire;
 
 /// The request members that are decoded into fields of the Call.
 const KNOWN: &[&str] = &[
@@ -47,40 +47,62 @@ pub(super) fn extras(root: Node<'_>) -> Vec<Extra> {
 
 pub(super) fn tool(node: Node<'_>) -> Tool {
     let kind = node.text_of("type");
-    let is_client_run = matches!(kind.as_deref(), Some("function" | "custom") | None);
+    let is_custom = kind.as_deref() == Some("custom");
+    let is_client_run = is_custom || matches!(kind.as_deref(), Some("function" | NAMESPACE) | None);
     let name = node.name_of("name").or_else(|| node.name_of("server_label"));
+    let schema = node.present("parameters").map(Node::json);
     Tool {
         name: name.or_else(|| kind.as_deref().map(Name::from)).unwrap_or_default(),
         description: node.name_of("description"),
-        schema: node.present("parameters").map(Node::json),
+        schema: schema.or_else(|| is_custom.then(free_text_schema)),
         hosted: !is_client_run,
         native: None,
     }
 }
 
-/// Adds the tools that the input defines in `additional_tools` elements, so that targets on other
-/// wires receive them. Tools in a namespace are added by their own names. A later definition of a
-/// tool replaces an earlier one.
-pub(super) fn add_tools(tools: &mut Vec<Tool>, input: Option<Node<'_>>) {
-    let is_addition =
-        |element: &Node<'_>| element.get("type").is_some_and(|kind| kind.is(ADDITIONAL_TOOLS));
-    let elements = input.into_iter().flat_map(Node::elements).filter(is_addition);
+/// Returns the arguments of a custom tool on wires that accept only objects.
+fn free_text_schema() -> Json {
+    object! {
+        "type": "object", "properties": { "input": { "type": "string" } }, "required": ["input"],
+    }
+}
+
+/// Adds the tools in namespaces and in `additional_tools` elements of the input, so that targets on
+/// other wires receive them by their own names. A later definition of a tool replaces an earlier
+/// one.
+pub(super) fn add_tools(tools: &mut Vec<Tool>, own: Option<Node<'_>>, input: Option<Node<'_>>) {
+    for node in own.into_iter().flat_map(Node::elements).filter(|node| is_type(*node, NAMESPACE)) {
+        add_namespace(tools, node);
+    }
+    let elements = input.into_iter().flat_map(Node::elements);
+    let elements = elements.filter(|element| is_type(*element, ADDITIONAL_TOOLS));
     let defined = elements.filter_map(|element| element.get("tools")).flat_map(Node::elements);
     for node in defined {
-        let is_namespace = node.get("type").is_some_and(|kind| kind.is("namespace"));
-        match node.get("tools").filter(|_| is_namespace) {
-            Some(inner) => inner.elements().for_each(|node| add_tool(tools, node)),
-            None => add_tool(tools, node),
+        if is_type(node, NAMESPACE) {
+            add_namespace(tools, node);
+        } else {
+            add_tool(tools, node, None);
         }
     }
 }
 
-fn add_tool(tools: &mut Vec<Tool>, node: Node<'_>) {
+fn is_type(node: Node<'_>, name: &str) -> bool {
+    node.get("type").is_some_and(|kind| kind.is(name))
+}
+
+fn add_namespace(tools: &mut Vec<Tool>, namespace: Node<'_>) {
+    let name = namespace.name_of("name");
+    for node in namespace.get("tools").into_iter().flat_map(Node::elements) {
+        add_tool(tools, node, name.as_deref());
+    }
+}
+
+fn add_tool(tools: &mut Vec<Tool>, node: Node<'_>, namespace: Option<&str>) {
     let native = NativePart::new(WIRE, Direction::Request, node.json());
-    let native = NativePart { slot: Label::Borrowed(ADDITIONAL_TOOLS), ..native };
+    let native = NativePart { slot: wire::slot_in(namespace), ..native };
     let added = Tool { native: Some(native), ..tool(node) };
     match tools.iter_mut().find(|known| known.name == added.name) {
-        Some(known) if is_additional(known) => *known = added,
+        Some(known) if wire::is_additional(known) => *known = added,
         // The tools of the request itself take precedence.
         Some(_) => {}
         None => tools.push(added),
