@@ -6,7 +6,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-de
 ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
 COPY . .
-RUN cargo build --profile dist --locked --package throughline-cli
+RUN cargo build --profile dist --locked --package throughline-cli --features aws
 
 FROM debian:trixie-slim
 # The user has a fixed id, so that volumes and Kubernetes' security context can refer to it.

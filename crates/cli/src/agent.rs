@@ -36,6 +36,7 @@ pub(crate) use self::prompts::{
 use crate::args::StoreArgs;
 use crate::config::prices::PriceTable;
 use crate::config::{self, Config};
+use crate::credentials::SharedCredentials;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 use crate::router::{ConfigRouter, endpoints};
@@ -108,7 +109,8 @@ impl AgentContext {
                     text::note(&warning);
                 }
                 let simulator = simulator(&config, Script::default()).await?;
-                let upstream = Arc::new(upstream(&config, &simulator)?);
+                let credentials = SharedCredentials::default();
+                let upstream = Arc::new(upstream(&config, &simulator, &credentials)?);
                 let traces = ProcessTraces::new(&config.tracing, policy.clone(), &journal, true)?;
                 let runner = self::runner(&config, &journal, upstream);
                 (runner.with_tools(tools.open().await?), Some(simulator), traces)
@@ -187,8 +189,12 @@ pub(crate) fn config_router(config: &Config) -> ConfigRouter {
 }
 
 /// Builds the HTTP client for the configured and the simulated endpoints.
-pub(crate) fn upstream(config: &Config, simulator: &Simulator) -> Result<Http> {
-    let http = endpoints(config, &simulator.url())
+pub(crate) fn upstream(
+    config: &Config,
+    simulator: &Simulator,
+    credentials: &SharedCredentials,
+) -> Result<Http> {
+    let http = endpoints(config, &simulator.url(), credentials)
         .and_then(|all| Http::new(all, Arc::new(crate::clock::now)));
     http.map_err(|error| Failure::BadData(error.to_string()))
 }

@@ -8,6 +8,7 @@ mod clients;
 mod clock;
 mod cmd;
 mod config;
+mod credentials;
 mod file_watch;
 mod input;
 mod listen_address;

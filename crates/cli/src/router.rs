@@ -11,9 +11,8 @@ use throughline_provider::{
 };
 use throughline_server::{AccountPool, ModelRouter, ModelSource, RouteTarget};
 
-use crate::config::{
-    Config, Credential, Endpoint, PoolSettings, ProviderSettings, Routes, shown_variable,
-};
+use crate::config::{Config, Credential, Endpoint, PoolSettings, ProviderSettings, Routes};
+use crate::credentials::SharedCredentials;
 
 #[cfg(test)]
 #[path = "router_tests.rs"]
@@ -161,7 +160,7 @@ impl ModelRouter for ConfigRouter {
         for settings in self.routes.providers() {
             let Endpoint::Remote(row) = &settings.endpoint else { continue };
             let needs_callers_key = match &settings.credential {
-                Credential::Own { .. } | Credential::Aws(_) => false,
+                Credential::Own { .. } | Credential::Aws(_) | Credential::Dynamic(_) => false,
                 Credential::Callers => true,
                 // A server that needs no key may not exist unless it is configured.
                 Credential::Open if settings.is_configured() => false,
@@ -210,6 +209,7 @@ fn simulated(row: &Provider) -> Name {
 pub(crate) fn endpoints(
     config: &Config,
     simulators: &str,
+    credentials: &SharedCredentials,
 ) -> Result<Vec<ProviderEndpoint>, InvalidEndpoint> {
     let timeouts = &config.gateway.timeouts;
     let options = EndpointOptions {
@@ -228,7 +228,8 @@ pub(crate) fn endpoints(
         match &settings.endpoint {
             Endpoint::Remote(row) => {
                 let Some(pool) = &settings.pool else {
-                    let (name, source) = (Arc::clone(&settings.name), source(&settings.credential));
+                    let (name, source) =
+                        (Arc::clone(&settings.name), credentials.source(&settings.credential));
                     add(name, row, &row.base_url, source, options)?;
                     continue;
                 };
@@ -239,7 +240,8 @@ pub(crate) fn endpoints(
                 }
                 for account in &pool.accounts {
                     let name = account_endpoint(&settings.name, &account.name);
-                    add(name, row, &row.base_url, source(&account.credential), options)?;
+                    let source = credentials.source(&account.credential);
+                    add(name, row, &row.base_url, source, options)?;
                 }
             }
             Endpoint::Simulators => {
@@ -252,18 +254,4 @@ pub(crate) fn endpoints(
         }
     }
     Ok(endpoints)
-}
-
-/// Converts a configured credential to the form that the HTTP client uses.
-fn source(credential: &Credential) -> CredentialSource {
-    match credential {
-        Credential::Callers => CredentialSource::Caller,
-        Credential::Open => CredentialSource::Open,
-        Credential::Own { key, .. } => CredentialSource::Key(key.clone()),
-        Credential::Aws(keys) => CredentialSource::Aws(keys.clone()),
-        Credential::Missing { variable } => {
-            let variable = shown_variable(variable);
-            CredentialSource::Missing(format!("no API key: {variable} is not set").into())
-        }
-    }
 }

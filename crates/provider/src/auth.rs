@@ -57,17 +57,21 @@ impl Scheme {
             Scheme::Azure => (API_KEY, key.starts_with("eyJ")),
             Scheme::Google => (X_GOOG_API_KEY, key.starts_with("ya29.") || key.starts_with("eyJ")),
         };
-        if token {
-            insert_secret(headers, AUTHORIZATION, &format!("Bearer {key}"))
-        } else {
-            insert_secret(headers, own_header, key)
-        }
+        if token { insert_bearer(headers, key) } else { insert_secret(headers, own_header, key) }
     }
 }
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Adds an access token, regardless of the scheme.
+pub(crate) fn insert_bearer(
+    headers: &mut HeaderMap,
+    token: &str,
+) -> Result<(), InvalidHeaderValue> {
+    insert_secret(headers, AUTHORIZATION, &format!("Bearer {token}"))
+}
 
 /// Adds a header whose value is hidden in `Debug` output.
 pub(crate) fn insert_secret(

@@ -94,6 +94,15 @@ pub(crate) fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) ->
     None
 }
 
+/// Returns the innermost cause. Outer errors contain addresses, which may contain keys.
+pub(crate) fn root_cause(error: &dyn Error) -> String {
+    let mut root = error;
+    while let Some(cause) = root.source() {
+        root = cause;
+    }
+    root.to_string()
+}
+
 /// Opens connections. One timeout covers DNS, TCP and TLS.
 #[derive(Clone)]
 struct Connector {

@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::auth::{Scheme, strip_query_keys};
 use crate::breaker::BreakerPolicy;
+use crate::credential::DynamicCredential;
 use crate::retry::RetryPolicy;
 use crate::sigv4::AwsKeys;
 
@@ -35,6 +36,8 @@ pub enum CredentialSource {
     Key(Credential),
     /// AWS keys that sign requests to Bedrock.
     Aws(AwsKeys),
+    /// The operator's credential from a source that replaces it while the process runs.
+    Dynamic(Arc<DynamicCredential>),
     /// The client's key; a request without a key is rejected.
     Caller,
     /// The client's key if the request has one, otherwise no key. For servers that do not require a
@@ -147,7 +150,9 @@ impl Endpoint {
     ) -> Result<CredentialSource, UpstreamError> {
         let callers = callers.map(CredentialSource::Key);
         match &self.credential {
-            CredentialSource::Key(_) | CredentialSource::Aws(_) => Ok(self.credential.clone()),
+            CredentialSource::Key(_) | CredentialSource::Aws(_) | CredentialSource::Dynamic(_) => {
+                Ok(self.credential.clone())
+            }
             CredentialSource::Open => Ok(callers.unwrap_or(CredentialSource::Open)),
             CredentialSource::Caller => callers.ok_or_else(|| UpstreamError::NoCredential {
                 endpoint: Arc::clone(&self.name),

@@ -19,10 +19,8 @@ use throughline_json::Name;
 use url::Url;
 
 use crate::endpoint::parse_base_url;
+use crate::lookup::{EnvLookup, non_empty};
 use crate::sigv4::{AwsKeys, region_from_host};
-
-/// Function that returns the value of an environment variable; `None` if the variable is not set.
-pub type EnvLookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
 /// Credentials from environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,12 +100,6 @@ pub fn needs_key(row: &Provider) -> bool {
 
 /// Default region, as it appears in the base URLs of AWS catalog entries.
 const REGION: &str = "us-east-1";
-
-/// Returns the trimmed value of a variable; `None` if it is unset or empty.
-fn non_empty(name: &str, lookup: EnvLookup<'_>) -> Option<String> {
-    let value = lookup(name)?.trim().to_owned();
-    (!value.is_empty()).then_some(value)
-}
 
 /// Returns the first value that is not empty, and the name of its variable.
 fn first_non_empty<'n>(names: &[&'n str], lookup: EnvLookup<'_>) -> Option<(String, &'n str)> {

@@ -24,9 +24,10 @@ use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use crate::address::{self, FilteredResolver};
-use crate::auth::{insert_secret, is_account_header, is_credential};
+use crate::auth::{insert_bearer, insert_secret, is_account_header, is_credential};
 use crate::breaker::Breakers;
-use crate::client::{self, Client, ConnectTimeout, is_unprocessed};
+use crate::client::{self, Client, ConnectTimeout, is_unprocessed, root_cause};
+use crate::credential::{DynamicCredential, FetchedSecret, Secret};
 use crate::endpoint::{CredentialSource, Endpoint, InvalidEndpoint};
 use crate::retry::RetryState;
 use crate::sigv4::{self, AwsKeys, SignedParts};
@@ -66,7 +67,17 @@ struct PreparedRequest {
     url: EndpointUrl,
     headers: HeaderMap,
     body: Bytes,
-    proof: CredentialSource,
+    proof: RequestProof,
+}
+
+/// How an attempt of a request is authenticated.
+enum RequestProof {
+    /// With the headers of the prepared request.
+    Headers,
+    /// With a signature, which each attempt creates.
+    Aws(AwsKeys),
+    /// With a secret that can be replaced.
+    Dynamic(Arc<DynamicCredential>, Arc<FetchedSecret>),
 }
 
 impl Http {
@@ -117,7 +128,8 @@ impl Upstream for Http {
             let Some(connection) = self.connections.get(&outgoing.endpoint) else {
                 return Err(UpstreamError::UnknownEndpoint { endpoint: outgoing.endpoint });
             };
-            connection.send(&connection.prepare(outgoing)?, &self.clock, &self.retries).await
+            let prepared = connection.prepare(outgoing, &self.clock).await?;
+            connection.send(prepared, &self.clock, &self.retries).await
         })
     }
 
@@ -129,6 +141,9 @@ impl Upstream for Http {
 /// Maximum number of immediate retries when the server reports that it did not process the request.
 const MAX_UNPROCESSED_RETRIES: usize = 2;
 
+/// Problem of a key that cannot be sent.
+const INVALID_KEY: &str = "the API key contains characters that are not allowed in a header";
+
 impl EndpointConn {
     fn new(endpoint: Endpoint, tls: ClientConfig, names: FilteredResolver) -> Self {
         let client = Client::new(tls, names, endpoint.options.connect);
@@ -136,13 +151,17 @@ impl EndpointConn {
         Self { endpoint, client, breakers, last_url: Mutex::default() }
     }
 
-    fn prepare(&self, outgoing: UpstreamRequest) -> Result<PreparedRequest, UpstreamError> {
+    async fn prepare(
+        &self,
+        outgoing: UpstreamRequest,
+        clock: &Clock,
+    ) -> Result<PreparedRequest, UpstreamError> {
         let endpoint = &self.endpoint;
         let method = Method::from_bytes(outgoing.method.as_bytes());
         let method = method.map_err(|_| endpoint.invalid_request("the HTTP method is invalid"))?;
         let url = self.resolve_path(&outgoing.path)?;
         let is_callers = outgoing.credential.is_some() && endpoint.accepts_client_key();
-        let proof = endpoint.credentials(outgoing.credential)?;
+        let credential = endpoint.credentials(outgoing.credential)?;
         // The client's headers, and up to four of our own.
         let mut headers = HeaderMap::with_capacity(outgoing.headers.len() + 4);
         for (name, value) in &outgoing.headers {
@@ -157,19 +176,63 @@ impl EndpointConn {
                 headers.append(header, value);
             }
         }
-        if let CredentialSource::Key(key) = &proof {
-            let problem = "the API key contains characters that are not allowed in a header";
-            let added = endpoint.scheme.add(&mut headers, key);
-            added.map_err(|_| endpoint.invalid_request(problem))?;
-        }
         // A request without an `accept` header accepts any type.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         if !outgoing.body.is_empty() {
             // Bodies written by a codec are JSON.
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
+        let proof = match credential {
+            CredentialSource::Key(key) => {
+                let added = endpoint.scheme.add(&mut headers, &key);
+                added.map_err(|_| endpoint.invalid_request(INVALID_KEY))?;
+                RequestProof::Headers
+            }
+            CredentialSource::Aws(keys) => RequestProof::Aws(keys),
+            CredentialSource::Dynamic(credential) => {
+                let secret = credential.current(clock()).await;
+                let secret = secret.map_err(|error| UpstreamError::CredentialUnavailable {
+                    endpoint: Arc::clone(&endpoint.name),
+                    problem: Name::from(error.to_string()),
+                })?;
+                self.add_secret(&mut headers, &secret)?;
+                RequestProof::Dynamic(credential, secret)
+            }
+            CredentialSource::Caller | CredentialSource::Open | CredentialSource::Missing(_) => {
+                RequestProof::Headers
+            }
+        };
         let (model, body) = (outgoing.model, outgoing.body);
         Ok(PreparedRequest { model, method, url, headers, body, proof })
+    }
+
+    /// Adds a fetched secret to the headers. AWS keys sign each attempt instead.
+    fn add_secret(
+        &self,
+        headers: &mut HeaderMap,
+        secret: &FetchedSecret,
+    ) -> Result<(), UpstreamError> {
+        let added = match &secret.secret {
+            Secret::Key(key) => self.endpoint.scheme.add(headers, key),
+            Secret::Token(token) => insert_bearer(headers, token.reveal()),
+            Secret::Aws(_) => Ok(()),
+        };
+        added.map_err(|_| self.endpoint.invalid_request(INVALID_KEY))
+    }
+
+    /// Replaces the secret of a request that the provider rejected. Returns whether the request has
+    /// another secret now.
+    async fn replace_secret(
+        &self,
+        prepared: &mut PreparedRequest,
+        status: u16,
+        now: Timestamp,
+    ) -> bool {
+        let RequestProof::Dynamic(credential, rejected) = &prepared.proof else { return false };
+        let Some(secret) = credential.replace(rejected, status, now).await else { return false };
+        let is_added = self.add_secret(&mut prepared.headers, &secret).is_ok();
+        prepared.proof = RequestProof::Dynamic(Arc::clone(credential), secret);
+        is_added
     }
 
     /// Resolves a path to a URL at the endpoint. Fails if the URL's host is a blocked address.
@@ -190,7 +253,7 @@ impl EndpointConn {
     /// Sends a request with retries, and returns the outcome of the last attempt.
     async fn send(
         &self,
-        prepared: &PreparedRequest,
+        mut prepared: PreparedRequest,
         clock: &Clock,
         retries: &AtomicU64,
     ) -> Result<UpstreamResponse, UpstreamError> {
@@ -199,10 +262,11 @@ impl EndpointConn {
             (self.breakers.endpoint(), self.breakers.model(prepared.model.as_ref()));
         let resting =
             |left| UpstreamError::Resting { endpoint: Arc::clone(&self.endpoint.name), left };
+        let mut is_replaced = false;
         loop {
             let endpoint_permit = endpoint.admit(Instant::now()).map_err(resting)?;
             let model_permit = model.admit(Instant::now()).map_err(resting)?;
-            let outcome = self.attempt(prepared, clock()).await;
+            let outcome = self.attempt(&prepared, clock()).await;
             // Dropping a permit without settling it records no outcome.
             match failure_of(&outcome) {
                 Some(FailedPart::Connecting) => endpoint_permit.settle(true, Instant::now()),
@@ -211,6 +275,18 @@ impl EndpointConn {
                     model_permit.settle(part == FailedPart::Answering, Instant::now());
                 }
                 None => {}
+            }
+            if let Ok(UpstreamResponse { status: status @ (401 | 403), .. }) = &outcome
+                && let RequestProof::Dynamic(credential, _) = &prepared.proof
+            {
+                // Nothing was forwarded yet, and the provider did not process the request.
+                if is_replaced {
+                    credential.ignore_rejections(*status, clock());
+                } else if self.replace_secret(&mut prepared, *status, clock()).await {
+                    is_replaced = true;
+                    retries.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
             }
             if endpoint.is_open() || model.is_open() {
                 return outcome;
@@ -252,7 +328,15 @@ impl EndpointConn {
         request.method_mut().clone_from(&prepared.method);
         request.uri_mut().clone_from(&prepared.url.uri);
         request.headers_mut().clone_from(&prepared.headers);
-        if let CredentialSource::Aws(keys) = &prepared.proof {
+        let keys = match &prepared.proof {
+            RequestProof::Aws(keys) => Some(keys),
+            RequestProof::Dynamic(_, secret) => match &secret.secret {
+                Secret::Aws(keys) => Some(keys),
+                Secret::Key(_) | Secret::Token(_) => None,
+            },
+            RequestProof::Headers => None,
+        };
+        if let Some(keys) = keys {
             let problem = "the AWS keys contain characters that are not allowed in a header";
             let signed = sign(request.headers_mut(), keys, prepared, now);
             signed.map_err(|_| self.endpoint.invalid_request(problem))?;
@@ -438,15 +522,6 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 fn invalid_endpoint(name: &Name, error: &dyn Error) -> InvalidEndpoint {
     InvalidEndpoint { name: Arc::clone(name), problem: Name::from(root_cause(error)) }
-}
-
-/// Returns the innermost cause. Outer errors contain addresses, which may contain keys.
-fn root_cause(error: &dyn Error) -> String {
-    let mut root = error;
-    while let Some(cause) = root.source() {
-        root = cause;
-    }
-    root.to_string()
 }
 
 #[cfg(test)]

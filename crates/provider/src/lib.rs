@@ -4,30 +4,40 @@
 //! [`Http`] sends a request to the named [`Endpoint`] with that endpoint's key, and returns the
 //! response byte for byte. It retries only requests that are safe to repeat, and circuit breakers
 //! reject requests to failing endpoints. It never connects to link-local addresses or cloud
-//! metadata services. This crate does not read the environment: [`key_from_env`] and
-//! [`address_from_env`] take a lookup function. [`EndpointModel`] combines an endpoint with the
-//! codec for its wire and implements the [`Model`](throughline_core::Model) port.
+//! metadata services, except for credentials: a [`DynamicCredential`] is read from a file, a command
+//! or the identity service of a cloud, and refreshed. Except for the AWS SDK, this crate does not
+//! read the environment: [`key_from_env`] and [`address_from_env`] take a lookup function.
+//! [`EndpointModel`] combines an endpoint with the codec for its wire and implements the
+//! [`Model`](throughline_core::Model) port.
 
 mod address;
 mod auth;
 mod breaker;
 mod client;
+mod credential;
 mod endpoint;
 mod environment;
 mod http;
+mod lookup;
 mod model;
+mod redact;
 mod retry;
 mod sigv4;
 mod tls;
 
 pub use crate::auth::Scheme;
 pub use crate::breaker::BreakerPolicy;
+pub use crate::credential::{
+    AwsSettings, CommandSettings, CredentialSettings, DynamicCredential, EntraLogin, EntraSettings,
+    FailureLog, FetchError, GoogleSettings, ServicePrincipal,
+};
 pub use crate::endpoint::{CredentialSource, Endpoint, EndpointOptions, InvalidEndpoint};
 pub use crate::environment::{
-    AWS_ACCESS_KEY_ID, EnvAddress, EnvKey, EnvLookup, EnvWarning, address_from_env, in_region,
-    key_from_env, needs_key,
+    AWS_ACCESS_KEY_ID, EnvAddress, EnvKey, EnvWarning, address_from_env, in_region, key_from_env,
+    needs_key,
 };
 pub use crate::http::{Clock, Http};
+pub use crate::lookup::EnvLookup;
 pub use crate::model::{EndpointModel, EndpointModels, ModelResolver};
 pub use crate::retry::RetryPolicy;
 pub use crate::sigv4::AwsKeys;

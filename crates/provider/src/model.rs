@@ -17,8 +17,9 @@ use throughline_core::{
 };
 use throughline_json::Name;
 
-use crate::model::error_map::{from_codec, from_upstream, kind_from_status, redact};
+use crate::model::error_map::{from_codec, from_upstream, kind_from_status};
 use crate::model::reply_stream::ReplyStream;
+use crate::redact::redact;
 
 mod error_map;
 mod models;

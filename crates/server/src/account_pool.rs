@@ -307,6 +307,7 @@ fn outcome_of(answer: &Result<UpstreamResponse, UpstreamError>) -> AccountOutcom
         Err(
             UpstreamError::Unreachable { .. }
             | UpstreamError::TimedOut { .. }
+            | UpstreamError::CredentialUnavailable { .. }
             | UpstreamError::Cut { .. },
         ) => AccountOutcome::Failed(None),
         Err(_) => AccountOutcome::Unknown,

@@ -11,8 +11,10 @@ pub use throughline_core::{
     UpstreamRequest, UpstreamResponse,
 };
 pub use throughline_provider::{
-    AwsKeys, BreakerPolicy, CredentialSource, Endpoint, EndpointModel, EndpointModels,
-    EndpointOptions, EnvLookup, Http, InvalidEndpoint, ModelResolver, RetryPolicy,
+    AwsKeys, AwsSettings, BreakerPolicy, CommandSettings, CredentialSettings, CredentialSource,
+    DynamicCredential, Endpoint, EndpointModel, EndpointModels, EndpointOptions, EntraLogin,
+    EntraSettings, EnvLookup, FailureLog, FetchError, GoogleSettings, Http, InvalidEndpoint,
+    ModelResolver, RetryPolicy, ServicePrincipal,
 };
 
 /// Returns the models of all providers that need no key, or whose usual environment variable

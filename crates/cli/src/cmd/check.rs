@@ -11,7 +11,7 @@ use owo_colors::Style;
 use serde_json::{Value, json};
 use throughline_core::{Provider, Store as _, StoreError, Upstream as _};
 use throughline_json::Name;
-use throughline_provider::Http;
+use throughline_provider::{CredentialSource, FetchError, Http};
 use throughline_server::model_list_request;
 use throughline_store::open;
 use tokio::runtime::Builder;
@@ -22,6 +22,7 @@ use crate::cmd::serve::bind::ResolvedAddress;
 use crate::cmd::serve::parts::load_tls;
 use crate::config::file::ParsedConfig;
 use crate::config::{Config, Credential, Endpoint, read_config, shown_variable};
+use crate::credentials::SharedCredentials;
 use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, count, plain, push_line};
@@ -223,7 +224,7 @@ struct KeyTest {
 
 /// Tests the keys of all providers at the same time.
 async fn providers(config: &Config, limit: Duration) -> Vec<CheckRow> {
-    let built = endpoints(config, NO_SIMULATORS)
+    let built = endpoints(config, NO_SIMULATORS, &SharedCredentials::default())
         .and_then(|all| Http::new(all, Arc::new(crate::clock::now)));
     let http = match built {
         Ok(http) => http,
@@ -248,7 +249,7 @@ fn key_tests(config: &Config) -> Vec<KeyTest> {
         let Endpoint::Remote(provider) = &settings.endpoint else { continue };
         let mut add = |name: String, endpoint: Name, credential: &Credential| {
             let is_tested = match credential {
-                Credential::Own { .. } | Credential::Aws(_) => true,
+                Credential::Own { .. } | Credential::Aws(_) | Credential::Dynamic(_) => true,
                 Credential::Callers | Credential::Open | Credential::Missing { .. } => {
                     settings.line.is_some()
                 }
@@ -278,6 +279,14 @@ async fn key(http: &Http, test: &KeyTest) -> CheckRow {
         Credential::Own { variable: Some(variable), .. } => shown_variable(variable),
         Credential::Own { variable: None, .. } => "the configured key".to_owned(),
         Credential::Aws(_) => "the AWS keys".to_owned(),
+        Credential::Dynamic(settings) => match source_in_use(http, &test.endpoint).await {
+            Some(Ok(source)) => plain(&source),
+            Some(Err(error)) => {
+                let detail = plain(&format!("{}: {}", error.origin, error.problem));
+                return CheckRow::failed(name, detail, error.advice);
+            }
+            None => plain(&settings.to_string()),
+        },
         Credential::Open => "no key".to_owned(),
         Credential::Callers => {
             return CheckRow::skipped(name, "each request uses the caller's key");
@@ -312,6 +321,19 @@ async fn key(http: &Http, test: &KeyTest) -> CheckRow {
             let fix = "check the base_url of the provider and the network";
             CheckRow::failed(name, plain(&error.to_string()), fix)
         }
+    }
+}
+
+/// Fetches the credential of an endpoint from its source, and describes the source that provided it.
+/// Returns `None` if the endpoint has no such credential.
+async fn source_in_use(http: &Http, endpoint: &str) -> Option<Result<String, FetchError>> {
+    match &http.endpoint(endpoint)?.credential {
+        CredentialSource::Dynamic(credential) => Some(credential.test(crate::clock::now()).await),
+        CredentialSource::Key(_)
+        | CredentialSource::Aws(_)
+        | CredentialSource::Caller
+        | CredentialSource::Open
+        | CredentialSource::Missing(_) => None,
     }
 }
 

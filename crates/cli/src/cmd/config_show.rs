@@ -300,6 +300,7 @@ fn shown_credential(credential: &Credential) -> String {
             let region = region.as_ref().map(|region| format!(" for {region}"));
             shown_variable(AWS_ACCESS_KEY_ID) + &region.unwrap_or_default()
         }
+        Credential::Dynamic(settings) => settings.to_string(),
         Credential::Missing { variable } => format!("{} is not set", shown_variable(variable)),
     }
 }

@@ -16,6 +16,7 @@ use anyhow::Context as _;
 use futures_util::future::join3;
 use throughline_agent::{Runner, Watcher};
 use throughline_json::{self as json, Json, SizeLimits};
+use throughline_provider::FetchError;
 use throughline_replay::{Claims, Replay};
 use throughline_server::{
     AgentApi, CallTraces, Level, Limits, Log, RunCaps, Server, ServerHandle, SharedTls,
@@ -41,6 +42,7 @@ use crate::clock::SystemClock;
 use crate::cmd::sim::load_script;
 use crate::config::prices::SharedPrices;
 use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
+use crate::credentials::SharedCredentials;
 use crate::listen_address::ListenAddress;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
@@ -244,12 +246,17 @@ async fn parts(
         Durability::Durable => replay,
         Durability::Relaxed => replay.relaxed(),
     };
+    let credential_log = Arc::clone(log);
+    let credentials = SharedCredentials::with_log(Arc::new(move |error: &FetchError| {
+        log_credential(&credential_log, error);
+    }));
     Ok(GatewayParts {
         replay: Arc::new(replay),
         keyring: Arc::new(StoreKeys::new(journal.clone(), shared_log)),
         operations: Arc::new(operations),
         prices,
         simulator,
+        credentials,
     })
 }
 
@@ -312,6 +319,16 @@ fn log_catalog(log: &JsonLog, change: &CatalogChange) {
             o.string("event", event).string("message", &change.to_string());
         });
         log.write(level, &line);
+    }
+}
+
+/// Logs a source of credentials that failed. The message contains no secret.
+fn log_credential(log: &JsonLog, error: &FetchError) {
+    if log.wants(Level::Error) {
+        let line = json::object(|o| {
+            o.string("event", "credential_unavailable").string("message", &error.to_string());
+        });
+        log.write(Level::Error, &line);
     }
 }
 

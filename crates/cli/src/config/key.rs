@@ -1,11 +1,55 @@
-//! Parses the API keys of providers and accounts, and the names of the variables that hold keys.
+//! Parses the API keys of providers and accounts, the sources of keys, and the names of the
+//! variables that hold keys.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use throughline_codec::is_variable_name;
 use throughline_core::Credential as Key;
 use throughline_json::Name;
+use throughline_provider::{
+    AwsSettings, CommandSettings, CredentialSettings, EntraSettings, GoogleSettings,
+};
 use throughline_tools::reader::{Diagnostics, Section};
 
 use super::routes::Credential;
+
+/// Keys of a provider or an account that configure a credential. A section may have one of them.
+pub(super) const SOURCES: &[&str] =
+    &["api_key", "api_key_env", "key_file", "key_command", "credentials"];
+
+/// Keys that refine a credential, each with the key that it requires.
+const REFINEMENTS: [(&str, &str); 4] = [
+    ("key_command_timeout", "key_command"),
+    ("key_command_interval", "key_command"),
+    ("aws_profile", "credentials"),
+    ("azure_scope", "credentials"),
+];
+
+/// Default time after which a `key_command` is stopped.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Default time after which a `key_command` is run again.
+const COMMAND_INTERVAL: Duration = Duration::from_mins(5);
+
+/// Clouds whose identity services provide credentials.
+#[derive(Clone, Copy)]
+enum Cloud {
+    Aws,
+    Google,
+    Azure,
+}
+
+const CLOUDS: &[(&str, Cloud)] =
+    &[("aws", Cloud::Aws), ("google", Cloud::Google), ("azure", Cloud::Azure)];
+
+/// Returns the keys of a section that configure a credential, after the section's other keys.
+pub(super) fn with_credential_keys<'k>(keys: &[&'k str]) -> Vec<&'k str> {
+    let refinements = REFINEMENTS.iter().map(|(key, _)| *key);
+    let own = SOURCES.iter().copied().chain(refinements);
+    let missing: Vec<&str> = own.filter(|key| !keys.contains(key)).collect();
+    [keys, &missing].concat()
+}
 
 /// Returns the credential in the section; `None` if the section configures no credential. `owner`
 /// is what the section describes, for messages.
@@ -14,10 +58,15 @@ pub(super) fn own_key(
     owner: &str,
     notes: &mut Diagnostics<'_>,
 ) -> Option<Credential> {
-    if section.has("api_key") && section.has("api_key_env") {
-        let message = "both `api_key` and `api_key_env` are set: keep only one, \
-                       preferably the variable";
-        notes.error(section.key_at("api_key"), message);
+    check_combination(section, notes);
+    if section.has("key_file") {
+        return key_file(section, owner, notes);
+    }
+    if section.has("key_command") {
+        return key_command(section, notes);
+    }
+    if section.has("credentials") {
+        return cloud_identity(section, notes);
     }
     let (key, variable, at, key_source) = match section.text("api_key", "…", notes) {
         Some(key) => (key.to_owned(), None, section.value_at("api_key"), "`api_key`".to_owned()),
@@ -40,6 +89,86 @@ pub(super) fn own_key(
         notes.error(at, message);
     }
     Some(Credential::Own { key: Key::new(key), variable })
+}
+
+/// Reports sources that exclude each other, and refinements without their source.
+fn check_combination(section: &Section<'_>, notes: &mut Diagnostics<'_>) {
+    let mut present = SOURCES.iter().filter(|key| section.has(key));
+    if let (Some(first), Some(second)) = (present.next(), present.next()) {
+        let hint = if *second == "api_key_env" { ", preferably the variable" } else { "" };
+        let message = format!("both `{first}` and `{second}` are set: keep only one{hint}");
+        notes.error(section.key_at(first), message);
+    }
+    for (key, source) in REFINEMENTS {
+        if section.has(key) && !section.has(source) {
+            let message = format!("`{key}` requires `{source}`: add it, or remove `{key}`");
+            notes.error(section.key_at(key), message);
+        }
+    }
+}
+
+/// Parses the path of a file that contains a key. The file may be created later.
+fn key_file(section: &Section<'_>, owner: &str, notes: &mut Diagnostics<'_>) -> Option<Credential> {
+    const EXAMPLE: &str = "/run/secrets/openai";
+    let path = section.text("key_file", EXAMPLE, notes)?;
+    let at = section.value_at("key_file");
+    if !Path::new(path).is_absolute() {
+        let message =
+            format!("`key_file` must be an absolute path: write key_file = \"{EXAMPLE}\"");
+        notes.error(at, message);
+        return None;
+    }
+    if !Path::new(path).is_file() {
+        let message = format!("there is no file {path}; this {owner} cannot be used without it");
+        notes.warning(at, message);
+    }
+    Some(Credential::Dynamic(CredentialSettings::File(PathBuf::from(path))))
+}
+
+/// Parses a program that prints a key.
+fn key_command(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
+    const KEY: &str = "key_command";
+    let words = section.any_texts(KEY, "\"pass\", \"openai\"", notes)?;
+    let command: Vec<String> = words.into_iter().map(|(_, word)| word.to_owned()).collect();
+    if command.first().is_none_or(|program| program.trim().is_empty()) {
+        let message = "`key_command` needs a program: write key_command = [\"pass\", \"openai\"]";
+        notes.error(section.value_at(KEY), message);
+        return None;
+    }
+    let timeout = section.time("key_command_timeout", notes).unwrap_or(COMMAND_TIMEOUT);
+    let interval = section.time("key_command_interval", notes).unwrap_or(COMMAND_INTERVAL);
+    let settings = CommandSettings { command, timeout, interval };
+    Some(Credential::Dynamic(CredentialSettings::Command(settings)))
+}
+
+/// Parses the cloud whose identity service provides the credential.
+fn cloud_identity(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
+    let cloud = section.choice("credentials", CLOUDS, notes)?;
+    let profile = section.text("aws_profile", "production", notes);
+    let scope = section.text("azure_scope", "https://ai.azure.com/.default", notes);
+    let settings = match cloud {
+        Cloud::Aws => {
+            let region = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter();
+            let region = region.filter_map(notes.variables).find(|region| !region.is_empty());
+            CredentialSettings::Aws(AwsSettings {
+                profile: profile.map(Name::from),
+                region: region.map(Name::from),
+            })
+        }
+        Cloud::Google => CredentialSettings::Google(GoogleSettings::from_env(notes.variables)),
+        Cloud::Azure => CredentialSettings::Entra(EntraSettings::from_env(scope, notes.variables)),
+    };
+    for (key, is_allowed) in [
+        ("aws_profile", matches!(cloud, Cloud::Aws)),
+        ("azure_scope", matches!(cloud, Cloud::Azure)),
+    ] {
+        if section.has(key) && !is_allowed {
+            let message =
+                format!("`{key}` does not apply to this value of `credentials`: remove it");
+            notes.error(section.key_at(key), message);
+        }
+    }
+    Some(Credential::Dynamic(settings))
 }
 
 /// Reads a setting that names an environment variable. If the value looks like a secret, the error
@@ -67,3 +196,7 @@ pub(crate) fn shown_variable(name: &str) -> String {
         "a variable whose name looks like a secret".to_owned()
     }
 }
+
+#[cfg(test)]
+#[path = "key_tests.rs"]
+mod key_tests;

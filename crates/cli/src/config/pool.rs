@@ -7,7 +7,7 @@ use throughline_json::Name;
 use throughline_server::{Balance, BoundPolicy, PoolOptions};
 use throughline_tools::reader::{Diagnostics, Section};
 
-use super::key::own_key;
+use super::key::{SOURCES, own_key, with_credential_keys};
 use super::routes::{AccountSettings, PoolSettings};
 
 /// Keys of a `[[providers.NAME.pool]]` table.
@@ -44,7 +44,7 @@ pub(super) fn read(
         }
         return None;
     }
-    for key in ["api_key", "api_key_env"].into_iter().filter(|key| section.has(key)) {
+    for key in SOURCES.iter().filter(|key| section.has(key)) {
         let message = format!(
             "`{key}` cannot be combined with `pool`: move the key to an account of the pool; an \
              account with the name `{provider}` continues its conversations"
@@ -87,9 +87,9 @@ pub(super) fn read(
 
 /// Parses one account of a pool.
 fn account(table: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<AccountSettings> {
-    table.reject_unknown_keys(KEYS, notes);
+    table.reject_unknown_keys(&with_credential_keys(KEYS), notes);
     let credential = own_key(table, "account", notes);
-    if credential.is_none() && !["api_key_env", "api_key"].iter().any(|key| table.has(key)) {
+    if credential.is_none() && !SOURCES.iter().any(|key| table.has(key)) {
         let message = "an account needs a key: write api_key_env = \"KEY_A\"";
         notes.error(table.at, message);
     }

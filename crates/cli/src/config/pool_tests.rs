@@ -9,6 +9,7 @@ use throughline_server::{Balance, BoundPolicy, ModelRouter as _, PoolOptions};
 
 use super::super::file::{ParsedConfig, read};
 use super::super::routes::{AccountSettings, Credential};
+use crate::credentials::SharedCredentials;
 use crate::router::{ConfigRouter, endpoints};
 
 const TWO: &str = r#"
@@ -97,7 +98,7 @@ fn each_usable_account_has_a_target_and_an_endpoint() {
     );
     let of_wire = router.of_wire(&Wire::OPENAI_RESPONSES).unwrap();
     assert_eq!(&*of_wire.endpoint, "openai#openai");
-    let all = endpoints(&config, "http://127.0.0.1:1").unwrap();
+    let all = endpoints(&config, "http://127.0.0.1:1", &SharedCredentials::default()).unwrap();
     let pooled: Vec<&str> =
         all.iter().map(|one| &*one.name).filter(|name| name.starts_with("openai#")).collect();
     assert_eq!(pooled, ["openai#openai", "openai#b", "openai#unset"]);
@@ -131,7 +132,7 @@ fn pool_without_a_key_is_unusable_but_has_an_endpoint() {
     let target = router.reach("gpt-5.2").unwrap().remove(0);
     assert_eq!(&*target.endpoint, "openai#a");
     assert!(router.pool(&target).is_none());
-    let all = endpoints(&config, "http://127.0.0.1:1").unwrap();
+    let all = endpoints(&config, "http://127.0.0.1:1", &SharedCredentials::default()).unwrap();
     assert!(all.iter().any(|one| &*one.name == "openai#a"));
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use throughline_codec::{CODECS, Catalog, is_provider_name};
 use throughline_core::{Dialect, PlainReplay, Provider, Wire};
 use throughline_json::{Name, StringEnum};
-use throughline_provider::{EnvAddress, address_from_env, in_region};
+use throughline_provider::{CredentialSettings, EnvAddress, address_from_env, in_region};
 use throughline_tools::reader::{Diagnostics, Section};
 use throughline_tools::suggest::{closest, did_you_mean};
 
 use super::builtin::{self, SIMULATORS};
-use super::key::own_key;
+use super::key::{own_key, with_credential_keys};
 use super::pool;
-use super::routes::{Credential, Endpoint, ProviderSettings};
+use super::routes::{Credential, Endpoint, PoolSettings, ProviderSettings};
 
 /// Catalog entry for endpoints that implement a known wire but are not in the catalog.
 const PLAIN: &str = "compatible";
@@ -40,7 +40,7 @@ pub(super) fn read(
     catalog: &Catalog,
     notes: &mut Diagnostics<'_>,
 ) -> Option<ProviderSettings> {
-    section.reject_unknown_keys(KEYS, notes);
+    section.reject_unknown_keys(&with_credential_keys(KEYS), notes);
     ProviderReader { name, section, catalog, notes }.read()
 }
 
@@ -77,8 +77,17 @@ impl<'s> ProviderReader<'_, 's, '_> {
         row.dialect.accepted_tags.extend(self.accepted_tags());
         let default = || builtin::credential(&row, self.catalog, self.notes.variables);
         let mut credential = own.unwrap_or_else(default);
-        if let (Credential::Aws(keys), Some(region)) = (&mut credential, region) {
-            keys.region = Some(Name::from(region));
+        self.check_signing(&row, &credential, pool.as_deref());
+        if let Some(region) = region.map(Name::from) {
+            match &mut credential {
+                Credential::Aws(keys) => keys.region = Some(region),
+                Credential::Dynamic(CredentialSettings::Aws(aws)) => aws.region = Some(region),
+                Credential::Dynamic(_)
+                | Credential::Callers
+                | Credential::Open
+                | Credential::Own { .. }
+                | Credential::Missing { .. } => {}
+            }
         }
         Some(ProviderSettings {
             name: Name::from(self.name),
@@ -207,6 +216,20 @@ impl<'s> ProviderReader<'_, 's, '_> {
             format!("[providers.{name}] needs an address: write base_url = \"{example}\"{braces}");
         notes.error(section.at, message);
         None
+    }
+
+    /// Reports AWS credentials for a provider whose requests are not signed.
+    fn check_signing(&mut self, row: &Provider, own: &Credential, pool: Option<&PoolSettings>) {
+        let is_aws = |credential: &Credential| {
+            matches!(credential, Credential::Dynamic(CredentialSettings::Aws(_)))
+        };
+        let accounts = pool.iter().flat_map(|pool| &pool.accounts);
+        let is_used = is_aws(own) || accounts.map(|account| &account.credential).any(is_aws);
+        if is_used && row.wire != Wire::BEDROCK_CONVERSE {
+            let message = "credentials = \"aws\" requires the wire bedrock-converse: write \
+                           kind = \"bedrock\", or set `api_key_env`";
+            self.notes.error(self.section.at, message);
+        }
     }
 
     fn region(&mut self, row: &Provider) -> Option<&'s str> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use throughline_codec::Catalog;
 use throughline_core::{Credential as Key, Provider, matches_pattern};
 use throughline_json::Name;
-use throughline_provider::AwsKeys;
+use throughline_provider::{AwsKeys, CredentialSettings};
 use throughline_server::{PoolAccount, PoolOptions};
 use throughline_tools::suggest::{did_you_mean, distance, is_close};
 
@@ -64,6 +64,8 @@ pub(crate) enum Credential {
     },
     /// The operator's AWS keys. They are used to sign each request.
     Aws(AwsKeys),
+    /// The operator's credential from a source that can replace it while the process runs.
+    Dynamic(CredentialSettings),
     /// The operator's key is missing because its environment variable is not set, so the provider
     /// cannot be used.
     Missing { variable: Name },
@@ -75,7 +77,10 @@ impl Credential {
     pub(crate) fn may_be_callers(&self) -> bool {
         match self {
             Credential::Callers | Credential::Open => true,
-            Credential::Own { .. } | Credential::Aws(_) | Credential::Missing { .. } => false,
+            Credential::Own { .. }
+            | Credential::Aws(_)
+            | Credential::Dynamic(_)
+            | Credential::Missing { .. } => false,
         }
     }
 }

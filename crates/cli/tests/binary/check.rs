@@ -111,6 +111,61 @@ fn keys_store_and_address_are_tested() {
 }
 
 #[test]
+fn credential_sources_are_tested_and_named() {
+    let store = TestStore::without_database("check-sources");
+    let url = provider();
+    let key = store.file("key");
+    fs::write(&key, GOOD).unwrap();
+    let adc = store.file("adc.json");
+    fs::write(&adc, r#"{"type": "service_account", "client_email": "a", "private_key": "b"}"#)
+        .unwrap();
+    let settings = |name: &str, source: &str| {
+        format!("[providers.{name}]\nwire = \"openai-chat\"\nbase_url = \"{url}/v1\"\n{source}\n")
+    };
+    let key = key.display();
+    let config = [
+        "[server]\nlisten = \"127.0.0.1:0\"\n".to_owned(),
+        settings("file", &format!("key_file = \"{key}\"")),
+        settings("command", &format!("key_command = [\"cat\", \"{key}\"]")),
+        settings("rejected", &format!("key_command = [\"echo\", \"{BAD}\"]")),
+        settings("missing", &format!("key_file = \"{key}-missing\"")),
+        settings("google", "credentials = \"google\""),
+    ];
+    fs::write(store.file("throughline.toml"), config.concat()).unwrap();
+    let environment = [("GOOGLE_APPLICATION_CREDENTIALS", adc.to_str().unwrap())];
+    let output = store.run_with(&environment, &["check", "--format", "json"], b"");
+    assert_eq!((output.code, output.err.as_str()), (1, ""), "{}", output.out);
+    assert!(!output.out.contains(GOOD) && !output.out.contains(BAD), "{}", output.out);
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    let google = format!("{}: the private key is not an RSA key in PEM format", adc.display());
+    for (name, result, detail, fix) in [
+        ("file", "ok", format!("the provider accepts the file {key}"), None),
+        ("command", "ok", "the provider accepts the command cat".to_owned(), None),
+        (
+            "rejected",
+            "failed",
+            "the provider refuses the command echo (401)".to_owned(),
+            Some("replace the key"),
+        ),
+        (
+            "missing",
+            "failed",
+            format!("the file {key}-missing: the file does not exist"),
+            Some("write the API key"),
+        ),
+        ("google", "failed", google, Some("set GOOGLE_APPLICATION_CREDENTIALS")),
+    ] {
+        let rows = report["checks"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == format!("provider {name}")).unwrap();
+        assert_eq!(row["result"], result, "{row}");
+        assert!(row["detail"].as_str().unwrap().contains(&detail), "{row}");
+        let advice = row["fix"].as_str();
+        assert_eq!(advice.is_some(), fix.is_some(), "{row}");
+        assert!(advice.unwrap_or_default().contains(fix.unwrap_or_default()), "{row}");
+    }
+}
+
+#[test]
 fn invalid_configuration_and_files_fail() {
     let store = TestStore::without_database("check-invalid");
     fs::write(store.file("throughline.toml"), "[gateway]\nreplay = \"sometimes\"\n").unwrap();

@@ -33,6 +33,7 @@ mod redaction;
 mod reload;
 mod reports;
 mod retention;
+mod rotation;
 mod secrets;
 mod serve;
 mod sim;

@@ -41,6 +41,19 @@ fn healthcheck(port: &str) -> bool {
     Command::new(script).arg(port).output().unwrap().status.success()
 }
 
+/// Other builds do not have the feature, because the AWS SDK takes long to compile.
+#[test]
+fn published_binaries_include_the_aws_sdk() {
+    for (file, setting) in [
+        ("Dockerfile", "--package throughline-cli --features aws"),
+        (".github/workflows/release.yml", "--package throughline-cli --features aws"),
+        ("pyproject.toml", "features = [\"aws\"]"),
+    ] {
+        let text = fs::read_to_string(workspace_root().join(file)).unwrap();
+        assert!(text.contains(setting), "{file}");
+    }
+}
+
 #[test]
 fn image_starts_as_shipped() {
     // The image's user is not root, owns the volume, and starts the gateway on all interfaces.

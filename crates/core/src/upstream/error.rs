@@ -21,6 +21,14 @@ pub enum UpstreamError {
         /// The environment variable that usually holds the key.
         variable: Option<Name>,
     },
+    /// The source of the endpoint's credential failed. Nothing was sent.
+    #[error("no credential for {endpoint}: {problem}")]
+    CredentialUnavailable {
+        /// The endpoint's name in the configuration.
+        endpoint: Name,
+        /// The source, what failed, and what to do. This text ends the error message.
+        problem: Name,
+    },
     /// The endpoint's address is link-local or belongs to a cloud metadata service.
     #[error(
         "refused to connect to {endpoint}: {address} is a link-local or cloud metadata address"

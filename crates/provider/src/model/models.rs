@@ -10,8 +10,9 @@ use throughline_core::{
 use throughline_json::Name;
 
 use crate::endpoint::{CredentialSource, Endpoint, InvalidEndpoint};
-use crate::environment::{EnvKey, EnvLookup, address_from_env, key_from_env, needs_key};
+use crate::environment::{EnvKey, address_from_env, key_from_env, needs_key};
 use crate::http::{Clock, Http};
+use crate::lookup::EnvLookup;
 use crate::model::EndpointModel;
 
 /// Resolves a model name to endpoint names and targets, in the order in which they are tried.

@@ -8,8 +8,10 @@
 )]
 
 mod answers;
+mod clouds;
 mod credentials;
 mod models;
 mod retries;
+mod rotation;
 mod secrets;
 mod server;

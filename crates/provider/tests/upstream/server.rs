@@ -54,6 +54,9 @@ impl ReceivedRequest {
     }
 }
 
+/// Chooses the reaction to a request; the number counts the earlier requests.
+type ReactFn = dyn Fn(usize, &ReceivedRequest) -> Reaction + Send + Sync;
+
 pub(crate) struct Server {
     pub(crate) address: String,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -65,11 +68,19 @@ impl Server {
     /// Starts a server that performs one scripted reaction per request, in order, and then repeats
     /// the last reaction.
     pub(crate) async fn start(reactions: Vec<Reaction>) -> Self {
+        Self::with_reaction(move |turn, _| reactions[turn.min(reactions.len() - 1)].clone()).await
+    }
+
+    /// Starts a server that chooses its reaction to each request.
+    pub(crate) async fn with_reaction(
+        react: impl Fn(usize, &ReceivedRequest) -> Reaction + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (disconnect_sender, disconnects) = mpsc::unbounded_channel();
-        let (reactions, request_count) = (Arc::new(reactions), Arc::new(AtomicUsize::new(0)));
+        let react: Arc<ReactFn> = Arc::new(react);
+        let request_count = Arc::new(AtomicUsize::new(0));
         let request_log = Arc::clone(&requests);
         tokio::spawn(async move {
             for connection in 0.. {
@@ -77,7 +88,7 @@ impl Server {
                 let client = ClientConnection {
                     socket,
                     connection,
-                    reactions: Arc::clone(&reactions),
+                    react: Arc::clone(&react),
                     request_count: Arc::clone(&request_count),
                     requests: Arc::clone(&request_log),
                     disconnects: disconnect_sender.clone(),
@@ -96,7 +107,7 @@ impl Server {
 struct ClientConnection {
     socket: TcpStream,
     connection: usize,
-    reactions: Arc<Vec<Reaction>>,
+    react: Arc<ReactFn>,
     request_count: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     disconnects: mpsc::UnboundedSender<()>,
@@ -105,9 +116,10 @@ struct ClientConnection {
 impl ClientConnection {
     async fn serve(mut self) {
         while let Some(request) = self.read().await {
-            self.requests.lock().unwrap().push(request);
             let turn = self.request_count.fetch_add(1, Ordering::SeqCst);
-            match self.reactions[turn.min(self.reactions.len() - 1)].clone() {
+            let reaction = (self.react)(turn, &request);
+            self.requests.lock().unwrap().push(request);
+            match reaction {
                 Reaction::Answers(bytes) => self.socket.write_all(&bytes).await.unwrap(),
                 Reaction::Breaks(bytes) => {
                     self.socket.write_all(&bytes).await.unwrap();

@@ -136,7 +136,7 @@ pub(crate) fn default_model(model: &str, config: &Config) -> String {
     let is_usable = targets.iter().any(|target| {
         let provider = config.routes.provider(&target.provider);
         provider.is_some_and(|provider| match provider.credential {
-            Credential::Own { .. } | Credential::Aws(_) => true,
+            Credential::Own { .. } | Credential::Aws(_) | Credential::Dynamic(_) => true,
             Credential::Open => provider.is_configured(),
             Credential::Callers | Credential::Missing { .. } => false,
         })

@@ -10,6 +10,7 @@ use throughline_sim::Simulator;
 
 use crate::config::prices::SharedPrices;
 use crate::config::{Config, TlsFiles};
+use crate::credentials::SharedCredentials;
 use crate::print::failure::{Failure, Result};
 use crate::router::ConfigRouter;
 
@@ -21,12 +22,13 @@ pub(super) struct GatewayParts {
     /// The prices of `operations`, which a reload replaces.
     pub(super) prices: Arc<SharedPrices>,
     pub(super) simulator: Simulator,
+    pub(super) credentials: SharedCredentials,
 }
 
 impl GatewayParts {
     /// Builds the HTTP client for the configured providers.
     pub(super) fn upstream(&self, config: &Config) -> Result<Arc<dyn Upstream>> {
-        Ok(Arc::new(crate::agent::upstream(config, &self.simulator)?))
+        Ok(Arc::new(crate::agent::upstream(config, &self.simulator, &self.credentials)?))
     }
 
     /// Builds a gateway. The agent API adds the redaction policy.

@@ -122,7 +122,7 @@ fn client_lines(config: &Config, url: &str, key: &GatewayKey) -> Vec<String> {
 fn providers(config: &Config) -> String {
     let providers = config.routes.providers().iter();
     let ready = providers.filter(|provider| match provider.credential {
-        Credential::Own { .. } | Credential::Aws(_) => true,
+        Credential::Own { .. } | Credential::Aws(_) | Credential::Dynamic(_) => true,
         // It is unknown whether a local server runs at its default address.
         Credential::Open => provider.is_configured() || provider.endpoint == Endpoint::Simulators,
         Credential::Callers | Credential::Missing { .. } => false,
