@@ -189,12 +189,19 @@ pub struct FateCounts {
     pub restored: u64,
     /// Items and Seals that were omitted.
     pub elided: u64,
+    /// Items that were restored from captured turns, or whose Seals were.
+    pub restored_items: u64,
 }
 
 impl FateCounts {
     /// Counts the Fates of all Items and Seals. Reshaped content is not counted.
     pub fn of(fates: &[Fate]) -> Self {
         let mut counted = Self::default();
+        let is_restored = |one: &Disposition| matches!(one, Disposition::Restored(_));
+        let restored = fates
+            .iter()
+            .filter(|fate| is_restored(&fate.visible) || fate.seals.iter().any(is_restored));
+        counted.restored_items = restored.count() as u64;
         for disposition in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {
             match disposition {
                 Disposition::Kept => counted.kept += 1,
@@ -209,7 +216,7 @@ impl FateCounts {
 
 impl std::fmt::Display for FateCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kept, restored, elided } = self;
+        let Self { kept, restored, elided, restored_items: _ } = self;
         write!(f, "kept={kept} restored={restored} elided={elided}")
     }
 }
@@ -327,6 +334,7 @@ impl CallRecord {
             fates.kept = fates.kept.saturating_sub(amended.kept);
             fates.restored = fates.restored.saturating_sub(amended.restored);
             fates.elided += amended.kept + amended.restored;
+            fates.restored_items = fates.restored_items.min(fates.restored);
         }
     }
 
@@ -395,6 +403,13 @@ impl CallRecord {
             o.maybe_string("error", self.error.as_deref());
             o.maybe_string("audit", self.verdict.map(Verdict::as_str));
             o.maybe_string("prefix_changed", self.prefix_changed.as_deref());
+            if let Some(fates) = &self.fates {
+                o.object("fate_counts", |o| {
+                    o.number("kept", fates.kept).number("restored", fates.restored);
+                    o.number("elided", fates.elided);
+                    o.number("restored_items", fates.restored_items);
+                });
+            }
             let micros = |time: Instant| {
                 let micros = time.duration_since(self.began).as_micros();
                 u64::try_from(micros).unwrap_or(u64::MAX)

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `error.rs` | errors in Letta's format |
+//! | `call_figures.rs` | cached numbers of gateway calls |
 //! | `responses.rs` | responses from serialized types and from channels; types for schemas |
 //! | `drives.rs`, `sweep.rs` | tasks that drive runs; recovery of runs without a driver |
 //! | `permits.rs` | limits of a run's key, checked and reserved before every model call |
@@ -10,6 +11,7 @@
 //! | `summary.rs` | cached summaries of runs |
 //! | `proofs.rs` | limits on concurrent proofs of the Journal |
 
+mod call_figures;
 mod drives;
 mod error;
 mod permits;
@@ -28,6 +30,9 @@ use throughline_json::{Json, Name, Tree};
 use throughline_spec::{Archive, KeyManager, RedactionPolicy};
 
 use crate::access::Caller;
+pub(crate) use crate::api::call_figures::{
+    CallFigureCache, CallFigures, is_failed, restored_items,
+};
 pub use crate::api::drives::RunCaps;
 pub(crate) use crate::api::drives::RunPool;
 pub(crate) use crate::api::error::{ApiError, ErrorBody};
@@ -61,6 +66,7 @@ pub struct AgentApi {
     /// The built-in simulators; `None` if the server has none.
     pub(crate) simulators: Option<Arc<dyn SimulatorLedger>>,
     pub(crate) summaries: SummaryCache,
+    pub(crate) call_figures: CallFigureCache,
     pub(crate) proofs: Arc<Verifications>,
     /// Redaction policy for responses; `None` returns them unredacted.
     pub(crate) policy: Option<Arc<RedactionPolicy>>,
@@ -80,6 +86,7 @@ impl AgentApi {
             keys: None,
             simulators: None,
             summaries: SummaryCache::default(),
+            call_figures: CallFigureCache::default(),
             proofs: Arc::default(),
             policy: None,
         }
@@ -143,6 +150,7 @@ impl AgentApi {
             simulators: self.simulators.clone(),
             // The cached summaries were redacted with the earlier policy.
             summaries: SummaryCache::default(),
+            call_figures: CallFigureCache::default(),
             proofs: Arc::clone(&self.proofs),
             policy: policy.map(Arc::new),
         }

@@ -10,7 +10,9 @@
 //! | `runs.rs` | the list of runs, one run, and its trace |
 //! | `events.rs`, `stream_redactor.rs` | the events of a run as a resumable stream; redaction of its text |
 //! | `threads.rs`, `thought_map.rs` | threads; which model had which Thought, and where it was sent back |
-//! | `calls.rs` | the list of gateway calls, and one call |
+//! | `overview.rs` | calls, errors, latencies, cost and restored Thoughts by day |
+//! | `calls.rs`, `reply.rs` | the list of gateway calls, and one call with its reply |
+//! | `time_range.rs` | ranges of time in queries |
 //! | `inbox.rs` | approvals and questions for a person, and decisions on them |
 //! | `journal.rs` | verification, manifest, export, and usage by hour |
 //! | `keys.rs` | the list and the management of keys |
@@ -24,10 +26,13 @@ pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod journal;
 pub(crate) mod keys;
+pub(crate) mod overview;
+mod reply;
 pub(crate) mod runs;
 pub(crate) mod simulators;
 pub(crate) mod thought_map;
 pub(crate) mod threads;
+mod time_range;
 
 use throughline_core::{ErasureEpoch, LogHead, LogId, LogKind};
 use throughline_json::{Json, Tree};

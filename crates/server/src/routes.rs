@@ -35,7 +35,7 @@ use crate::letta::runs::{RunState, RunUsage, StepState};
 use crate::routes::parameters::{
     AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CONVERSATION, CONVERSATION_FILTER, DECISION, DOCTOR,
     EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, KEY_LIMITS, LEDGER, MESSAGE_TYPES, NEW_KEY, PAGE,
-    ParameterSpec, REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID,
+    ParameterSpec, RANGE, REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID,
     SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
 };
 use crate::url::{Query, decode_segment};
@@ -206,7 +206,7 @@ routes! { request;
     Rewind Use "POST" "/v1/throughline/threads/{thread}/rewind" "Rewind a thread to an earlier record."
         {REWIND_RECORD} -> RewoundThread => letta::extensions::rewind(request).await;
     ShowRuns Inspect "GET" "/v1/throughline/runs" "Summarise the runs, newest first."
-        [SHOW_RUNS] -> AnyObject => console::runs::list(request).await;
+        [SHOW_RUNS, RANGE] -> AnyObject => console::runs::list(request).await;
     ShowRun Inspect "GET" "/v1/throughline/runs/{run}" "Return the status of a run and its distance to its limits."
         -> AnyObject => console::runs::show(request).await;
     FollowRun Read "GET" "/v1/throughline/runs/{run}/events/stream" "Stream the events of a run, starting after any event."
@@ -220,9 +220,11 @@ routes! { request;
     ThoughtMap Inspect "GET" "/v1/throughline/threads/{thread}/map" "Return the thoughts of a thread by model, with their replays."
         -> ThoughtMap => console::thought_map::map(request).await;
     ShowCalls Inspect "GET" "/v1/throughline/calls" "List the gateway's calls, page by page; the most recently written threads come first."
-        [SHOW_CALLS] -> AnyObject => console::calls::list(request).await;
+        [SHOW_CALLS, RANGE] -> AnyObject => console::calls::list(request).await;
     ShowCall Inspect "GET" "/v1/throughline/calls/{call}/view" "Return the record of a call, with common secrets redacted."
         -> AnyObject => console::calls::show(request).await;
+    Overview Inspect "GET" "/v1/throughline/overview" "Return calls, errors, latencies, tokens, cost and restored thoughts, in total and by day."
+        [RANGE] -> AnyObject => console::overview::show(request).await;
     Inbox Inspect "GET" "/v1/throughline/inbox" "List everything that waits for a person."
         [RUN] -> AnyObject => console::inbox::list(request).await;
     Decide Approve "POST" "/v1/throughline/approvals/{approval}" "Approve or reject a tool call."

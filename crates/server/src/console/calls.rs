@@ -5,7 +5,11 @@ use throughline_codec::{CODECS, put_evidence};
 use throughline_core::{LogHead, LogId, LogKind, Record, Tenant, TurnId};
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
-use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
+use crate::api::{
+    ApiError, ApiRequest, ApiResult, first_words, is_failed, json_response, restored_items,
+};
+use crate::console::reply::reply_items;
+use crate::console::time_range::TimeRange;
 use crate::console::{LogList, matches_search, parse_stored, row_limit};
 use crate::object::{join_objects, object};
 use crate::records::RecordPages;
@@ -20,6 +24,17 @@ const RECORDS_PER_THREAD: u64 = 2000;
 /// Maximum number of Threads to read for one page of the list.
 const MOST_LOOKED: usize = 2000;
 const MAX_CALLS_PER_THREAD: usize = 200;
+
+/// Returns whether a log with this name contains a call without a reply.
+pub(crate) fn is_unanswered(log: &str) -> bool {
+    log.starts_with(UNANSWERED_PREFIX)
+}
+
+/// Members of a call record that a list entry contains unchanged.
+const COPIED: [&str; 9] =
+    ["dialect", "model", "status", "error", "audit", "usage", "cost", "answer", "fate_counts"];
+/// Maximum length of a call's title in characters.
+const MAX_TITLE: usize = 140;
 
 /// A recorded call without its bodies.
 pub(crate) struct RecordedCall {
@@ -69,11 +84,12 @@ impl RecordedCall {
             }
         });
         let rest = json::object(|o| {
-            for key in ["dialect", "model", "status", "error", "audit", "usage", "cost", "answer"] {
+            for key in COPIED {
                 root.get(key).map(|value| o.node(key, value));
             }
             target.as_ref().map(|target| o.raw("target", target));
             root.at("/microseconds/end").map(|end| o.node("microseconds", end));
+            root.at("/microseconds/first_byte").map(|time| o.node("first_byte", time));
         });
         join_objects(&head, &rest)
     }
@@ -96,7 +112,7 @@ pub(crate) async fn calls_of_thread(
         }
         // Each call without a reply has its own log.
         for head in store.runs_of(tenant, &thread.log, None, 128).await? {
-            if head.log.0.starts_with(UNANSWERED_PREFIX) {
+            if is_unanswered(&head.log.0) {
                 let records = store.read(tenant, &head.log, 0, 1).await?;
                 calls.extend(records.iter().filter_map(|record| call_in(record, &head.log)));
             }
@@ -107,18 +123,63 @@ pub(crate) async fn calls_of_thread(
     Ok(calls)
 }
 
+/// The filters in a query for calls.
+struct CallFilter<'r> {
+    request: &'r ApiRequest<'r>,
+    range: TimeRange,
+    only_restored: bool,
+}
+
+impl<'r> CallFilter<'r> {
+    fn new(request: &'r ApiRequest<'r>) -> ApiResult<Self> {
+        let range = TimeRange::from_query(request)?;
+        let only_restored = request.query.bool("restored").unwrap_or(false);
+        Ok(Self { request, range, only_restored })
+    }
+
+    fn matches(&self, call: &RecordedCall) -> bool {
+        let query = |name: &str| self.request.query.get(name);
+        let tree = call.account.tree();
+        let root = tree.root();
+        let is = |node: Option<Node<'_>>, value: &str| node.is_some_and(|node| node.is(value));
+        let has_status = |status: &Name| match &**status {
+            "ok" => !is_failed(root),
+            "failed" => is_failed(root),
+            status => root.get("status").and_then(Node::u64) == status.parse().ok(),
+        };
+        let has_model =
+            |model: &Name| is(root.get("model"), model) || is(root.at("/target/model"), model);
+        self.range.contains(call.at)
+            && query("status").is_none_or(has_status)
+            && query("model").is_none_or(has_model)
+            && query("audit").is_none_or(|verdict| is(root.get("audit"), verdict))
+            && (!self.only_restored || restored_items(root) > 0)
+    }
+}
+
 /// Lists the calls of the tenant's Threads, starting with the most recently written Threads. A page
-/// never splits a Thread.
+/// never splits a Thread. The title of a call is the start of its conversation.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
-    let limit = row_limit(request, 100);
+    let (limit, filter) = (row_limit(request, 100), CallFilter::new(request)?);
     let mut threads = LogList::new(request, LogKind::Thread);
     let (mut found, mut looked) = (Vec::new(), 0);
     while let Some(thread) = threads.next().await? {
+        // The Threads are sorted by their last write, so all further calls are older, too.
+        if filter.range.is_before(thread.updated) {
+            threads.next = None;
+            break;
+        }
+        let mut rows = Vec::new();
         for call in calls_of_thread(request, &thread, MAX_CALLS_PER_THREAD).await? {
             let row = call.row();
-            if matches_search(request, [row.as_str()]) {
-                found.push(((call.at, call.seq), row));
+            if filter.matches(&call) && matches_search(request, [row.as_str()]) {
+                rows.push(((call.at, call.seq), row));
             }
+        }
+        if !rows.is_empty() {
+            let title = title(request, &thread.log).await?;
+            let title = object! { "title"? title };
+            found.extend(rows.into_iter().map(|(at, row)| (at, join_objects(&row, &title))));
         }
         looked += 1;
         if found.len() >= limit || looked >= MOST_LOOKED {
@@ -146,8 +207,12 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     for tenant in tenants(request) {
         if let Some(found) = request.gateway.replay.calls().find(&tenant, &node).await? {
             let record = redact_json(&policy, &throughline_replay::call_json(&node, &found));
-            let rules = object! { "rules": rules_of(&record) };
-            return Ok(GatewayResponse::json(200, &join_objects(&record, &rules)));
+            let reply = match &found.turn {
+                Some(turn) => Some(reply_items(request, &tenant, turn).await?),
+                None => None,
+            };
+            let more = object! { "rules": rules_of(&record), "reply"? reply };
+            return Ok(GatewayResponse::json(200, &join_objects(&record, &more)));
         }
     }
     Err(ApiError::not_found("call", &node.0))
@@ -172,6 +237,13 @@ fn rules_of(record: &Json) -> Json {
             o.raw(rule.id, &rule_json);
         }
     })
+}
+
+/// Returns the start of a client's conversation, redacted; `None` if it contains no text or was
+/// erased.
+pub(crate) async fn title(request: &ApiRequest<'_>, log: &LogId) -> ApiResult<Option<String>> {
+    let question = first_question(request, log).await?;
+    Ok(question.map(|text| first_words(&request.policy().redact_text(&text), MAX_TITLE)))
 }
 
 /// Returns the first user message of a client's conversation.

@@ -62,10 +62,10 @@ fn row(head: &LogHead, kind: &str, title: Option<&str>) -> Json {
 
 /// Builds a Thread's title from the first words of the first message that contains text.
 async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<String>> {
-    let shorten = |text: &str| first_words(&request.policy().redact_text(text), 140);
-    if let Some(question) = calls::first_question(request, &head.log).await? {
-        return Ok(Some(shorten(&question)));
+    if let Some(title) = calls::title(request, &head.log).await? {
+        return Ok(Some(title));
     }
+    let shorten = |text: &str| first_words(&request.policy().redact_text(text), 140);
     let store = request.api.store();
     let records = store.read(&request.caller.tenant, &head.log, 0, FIRST).await?;
     // Records that are not Items have no text to show.
@@ -82,8 +82,10 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let thread = request.thread_head(&request.id(0)).await?;
     let heads = runs::run_heads(request, &thread.log, None, MAX_PAGE).await?;
     let (mut rows, era) = (Vec::new(), erasure_epoch(request).await?);
+    let interrupted = run_rows::interrupted(request).await?;
     for head in heads.iter().filter(|head| !is_inbox(&head.log)) {
-        rows.push(run_rows::row_json(head, &*run_rows::summary(request, head, era).await?));
+        let summary = run_rows::summary(request, head, era).await?;
+        rows.push(run_rows::row_json(head, &summary, interrupted.contains(&head.log)));
     }
     let calls = calls::calls_of_thread(request, &thread, MAX_PAGE).await?;
     let calls: Vec<Json> = calls.iter().map(calls::RecordedCall::row).collect();

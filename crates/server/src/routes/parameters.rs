@@ -56,7 +56,7 @@ pub(super) const LEDGER: &[ParameterSpec] =
 
 pub(super) const SHOW_RUNS: &[ParameterSpec] = &[
     ("search", "string", "Text in the title, an id or a model."),
-    ("status", "string", "The status of the runs."),
+    ("status", "string", "The status of the runs, or `interrupted`."),
     ("model", "string", "A model that the run called."),
     ("after", "string", "The `next` of the page before."),
     ("limit", "integer", "The largest number of entries to return."),
@@ -70,8 +70,17 @@ pub(super) const SHOW_THREADS: &[ParameterSpec] = &[
 
 pub(super) const SHOW_CALLS: &[ParameterSpec] = &[
     ("search", "string", "Text to search for in calls."),
+    ("status", "string", "`ok`, `failed`, or an HTTP status."),
+    ("model", "string", "The requested model, or the model that received the request."),
+    ("audit", "string", "The verdict of the audit: `accept`, `degrade` or `refuse`."),
+    ("restored", "boolean", "Whether to list only calls with restored thoughts."),
     ("after", "string", "The `next` of the page before."),
     ("limit", "integer", "About how many to return; a page ends at the end of a thread."),
+];
+
+pub(super) const RANGE: &[ParameterSpec] = &[
+    ("since", "string", "The start of the range of time, such as `2026-01-31T00:00:00Z`."),
+    ("until", "string", "The end of the range of time, which is not part of the range."),
 ];
 
 pub(super) const FOLLOW: &[ParameterSpec] = &[

@@ -86,6 +86,16 @@ impl Price {
             .iter()
             .fold(0, |sum: u64, (price, tokens)| sum.saturating_add(price.saturating_mul(*tokens)))
     }
+
+    /// Estimates how much prompt caches reduced the cost of this usage, at the base prices and in
+    /// trillionths of a dollar. The estimate is negative if writing to the caches cost more.
+    pub(crate) fn cache_savings(&self, usage: &Usage) -> i128 {
+        let TokenPrices { input, cached, written, .. } = self.base;
+        let saved = |price: u64, tokens: u64| {
+            (i128::from(input) - i128::from(price)).saturating_mul(i128::from(tokens))
+        };
+        saved(cached, usage.cached).saturating_add(saved(written, usage.written))
+    }
 }
 
 /// The tenant, key, provider and model to which usage is charged.

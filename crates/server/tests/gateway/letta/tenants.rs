@@ -25,6 +25,7 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 24] = [
     ("GET", "/v1/throughline/runs", r#""runs":[]"#),
     ("GET", "/v1/throughline/threads", r#""threads":[]"#),
     ("GET", "/v1/throughline/calls", r#""calls":[]"#),
+    ("GET", "/v1/throughline/overview", r#""recorded":0,"failed":0"#),
     ("GET", "/v1/throughline/inbox", r#""waiting":[]"#),
     ("GET", "/v1/throughline/journal", "signature"),
     ("POST", "/v1/throughline/journal/verify", r#""records":0"#),
