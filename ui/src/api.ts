@@ -1,5 +1,7 @@
 /** Requests to the server: JSON with the stored API key, and event streams. */
 
+import { save } from "./export";
+
 const KEY = "throughline.key";
 
 let token: string | null = null;
@@ -62,19 +64,19 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 
 /** Sends a change. Without an API key, a token proves that the page is of the same origin. */
 export async function post<T>(path: string, body: unknown): Promise<T> {
+  return (await postJson(path, body)).json();
+}
+
+/** Sends JSON and returns the response, for callers that read its headers. */
+export async function postJson(path: string, body: unknown): Promise<Response> {
   if (!storedKey() && token === null) token = (await get<{ token: string }>("/v1/throughline/token")).token;
   const extra: Record<string, string> = token ? { "x-throughline-token": token } : {};
   const init = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", ...extra } };
-  return (await send(path, init)).json();
+  return send(path, init);
 }
 
 export async function download(path: string, name: string) {
-  const blob = await (await send(path)).blob();
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  save(name, await (await send(path)).blob());
 }
 
 /** An event of a run; its members depend on its `type`. */

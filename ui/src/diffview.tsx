@@ -7,7 +7,16 @@ import { count, plural } from "./format";
 /** Number of lines that each step of "Show more lines" adds. */
 const LINES_PER_STEP = 400;
 
-export function Difference({ before, after, same }: { before: string; after: string; same: string }) {
+interface Props {
+  before: string;
+  after: string;
+  /** The text for equal texts. */
+  same: string;
+  /** Selects added lines that get the mark of restored content. */
+  marks?: (line: string) => boolean;
+}
+
+export function Difference({ before, after, same, marks }: Props) {
   const [more, setMore] = useState(LINES_PER_STEP);
   const lines = useMemo(() => diff(before, after), [before, after]);
   const pieces = useMemo<Piece[]>(() => collapseUnchanged(lines), [lines]);
@@ -24,8 +33,8 @@ export function Difference({ before, after, same }: { before: string; after: str
           "skipped" in piece ? (
             <div class="skipped">{plural(piece.skipped, "line")} unchanged</div>
           ) : (
-            <div class={piece.sign === "+" ? "plus" : piece.sign === "-" ? "minus" : ""}>
-              <i>{piece.sign}</i>
+            <div class={piece.sign === "+" ? (marks?.(piece.text) ? "plus restored" : "plus") : piece.sign === "-" ? "minus" : ""}>
+              <i title={piece.sign === "+" && marks?.(piece.text) ? "restored" : undefined}>{piece.sign === "+" && marks?.(piece.text) ? "↺" : piece.sign}</i>
               {piece.text.length > 2000 ? `${piece.text.slice(0, 2000)}…` : piece.text}
             </div>
           ),

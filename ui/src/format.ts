@@ -41,8 +41,29 @@ export function ago(iso: string, now = Date.now()): string {
   return new Date(iso).toLocaleDateString("en-CA");
 }
 
-export const exact = (iso: string) => new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const exactTime = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+/** The date and time with the time zone. */
+export function exact(iso: string): string {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? "–" : exactTime.format(date);
+}
 export const clock = (iso: string) => new Date(iso).toLocaleTimeString("en-GB");
+
+/** The time zone of all displayed times, such as `Europe/Lisbon`. */
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+export function percent(part: number, whole: number): string {
+  if (!whole) return "–";
+  const share = (part / whole) * 100;
+  return `${share > 0 && share < 10 ? share.toFixed(1) : Math.round(share)} %`;
+}
+
+/** Returns the command that continues a run, with placeholders for tools that the server lacks. */
+export function resumeCommand(run: string, missingTools: string[]): string {
+  const tools = missingTools.map((name) => ` --tool ${/^[\w.-]+$/.test(name) ? name : "NAME"}=COMMAND`);
+  return `throughline resume ${run}${tools.join("")}`;
+}
 
 /** Shortens an id to its start and end. */
 export function shortId(id: string): string {

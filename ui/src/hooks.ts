@@ -3,30 +3,70 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { get, ApiError } from "./api";
 
-/** Returns the parts of the URL hash. */
-export function useRoute(): string[] {
-  const read = () =>
-    location.hash
-      .replace(/^#\/?/, "")
-      .split("/")
-      .filter(Boolean)
-      .map((part) => {
-        try {
-          return decodeURIComponent(part);
-        } catch {
-          return part;
-        }
-      });
-  const [route, setRoute] = useState(read);
+/** Splits the URL hash into its path and its query: `#/calls?status=failed`. */
+function readHash(): [path: string, query: URLSearchParams] {
+  const hash = location.hash.replace(/^#\/?/, "");
+  const at = hash.indexOf("?");
+  return at < 0 ? [hash, new URLSearchParams()] : [hash.slice(0, at), new URLSearchParams(hash.slice(at + 1))];
+}
+
+function readRoute(): string[] {
+  const decode = (part: string) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  };
+  return readHash()[0].split("/").filter(Boolean).map(decode);
+}
+
+/** Returns a value that is read from the URL hash, and reads it again when the hash changes. */
+function useHash<T>(read: () => T): T {
+  const [value, setValue] = useState(read);
+  const reader = useRef(read);
+  reader.current = read;
   useEffect(() => {
-    const change = () => setRoute(read());
+    const change = () => setValue(() => reader.current());
+    change();
     addEventListener("hashchange", change);
     return () => removeEventListener("hashchange", change);
   }, []);
-  return route;
+  return value;
+}
+
+/** Returns the parts of the path in the URL hash. */
+export function useRoute(): string[] {
+  return useHash(readRoute);
+}
+
+/**
+ * Returns a parameter of the query in the URL hash, and its setter. An empty value removes the
+ * parameter. The values survive a reload and the browser's back button.
+ */
+export function useParam(name: string): [value: string, set: (value: string) => void] {
+  const value = useHash(() => readHash()[1].get(name) ?? "");
+  const set = useCallback((next: string) => setParams({ [name]: next }), [name]);
+  return [value, set];
+}
+
+/** Sets several parameters of the query in the URL hash. */
+export function setParams(values: Record<string, string>) {
+  const [path, query] = readHash();
+  for (const [name, value] of Object.entries(values)) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+  }
+  const next = `#/${path}${query.size ? `?${query}` : ""}`;
+  if (next === location.hash) return;
+  history.replaceState(history.state, "", next);
+  dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
 export const to = (...parts: string[]) => `#/${parts.map(encodeURIComponent).join("/")}`;
+
+/** Returns a link to a page with parameters, such as a filtered list. */
+export const toList = (page: string, params: Record<string, string>) => `${to(page)}?${new URLSearchParams(Object.entries(params).filter(([, value]) => value))}`;
 
 export interface FetchState<T> {
   value: T | null;
@@ -87,6 +127,23 @@ export function useTheme(): [Theme, (theme: Theme) => void] {
     localStorage.setItem("throughline.theme", theme);
   }, [theme]);
   return [theme, setTheme];
+}
+
+/** Whether lists show how long ago something happened, or its date and time. */
+export type TimeStyle = "relative" | "absolute";
+
+let timeStyle: TimeStyle = localStorage.getItem("throughline.times") === "absolute" ? "absolute" : "relative";
+
+export const currentTimeStyle = () => timeStyle;
+
+export function useTimeStyle(): [TimeStyle, (style: TimeStyle) => void] {
+  const [style, setStyle] = useState(timeStyle);
+  const set = (next: TimeStyle) => {
+    timeStyle = next;
+    localStorage.setItem("throughline.times", next);
+    setStyle(next);
+  };
+  return [style, set];
 }
 
 /** Returns the current time, updated every `every` milliseconds, for relative times. */

@@ -3,8 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, ApiError } from "./api";
-import { useFetch } from "./hooks";
-import { Empty, FetchStatus, PageHead } from "./parts";
+import { count } from "./format";
+import { save, toCsv } from "./export";
+import { setParams, useFetch, useParam } from "./hooks";
+import { Choice, Empty, FetchStatus, PageHead } from "./parts";
+import { bounds, rangeLabel, RANGES } from "./range";
+import { isSaved, toggleView, viewName } from "./views";
 
 interface Row {
   id: string;
@@ -29,14 +33,22 @@ export interface ListState<R> {
   isBusy: boolean;
 }
 
-/** Loads the rows in member `name` of the response, and again every `every` milliseconds. */
-export function useList<R extends Row>(path: string, name: string, every: number, filters: Record<string, string> = {}): ListState<R> {
-  const [text, setText] = useState("");
-  const [search, setSearch] = useState("");
+/** Returns a search text for an input field, and the same text in the URL after a short delay. */
+function useSearch(): [text: string, setText: (text: string) => void, search: string] {
+  const [search, setSearch] = useParam("search");
+  const [text, setText] = useState(search);
+  // The back button changes the URL, and the field follows.
+  useEffect(() => setText((before) => (before.trim() === search ? before : search)), [search]);
   useEffect(() => {
     const timer = setTimeout(() => setSearch(text.trim()), 200);
     return () => clearTimeout(timer);
   }, [text]);
+  return [text, setText, search];
+}
+
+/** Loads the rows in member `name` of the response, and again every `every` milliseconds. */
+export function useList<R extends Row>(path: string, name: string, every: number, filters: Record<string, string> = {}): ListState<R> {
+  const [text, setText, search] = useSearch();
   const params = Object.entries({ limit: PAGE, search, ...filters }).filter(([, value]) => value);
   const query = `${path}?${new URLSearchParams(params)}`;
   const first = useFetch<Record<string, R[]> & { next?: string }>(query, every);
@@ -82,7 +94,32 @@ export function useList<R extends Row>(path: string, name: string, every: number
   };
 }
 
-interface Props<R> {
+/** Returns the bounds of the range of time in the URL. They change only with the range. */
+export function useRange(): { since: string; until: string } {
+  const [range] = useParam("range");
+  return useMemo(() => bounds(range), [range]);
+}
+
+/** Selects the range of time of a list. */
+export function RangeChoice() {
+  const [range, setRange] = useParam("range");
+  const all = RANGES.map(([value]) => value);
+  const options = range && !all.includes(range) ? [range, ...all] : all;
+  return <Choice label="Time" none="Any time" all={options} value={range} set={setRange} show={rangeLabel} />;
+}
+
+/** Selects the value of a filter in the URL. */
+export function FilterChoice({ label, name, none, all, show }: { label: string; name: string; none: string; all: string[]; show?: (value: string) => string }) {
+  const [value, setValue] = useParam(name);
+  const options = value && !all.includes(value) ? [value, ...all] : all;
+  return <Choice label={label} none={none} all={options} value={value} set={setValue} show={show} />;
+}
+
+/** Removes all filters from the URL. */
+const clearFilters = () => setParams(Object.fromEntries(FILTERS.map((name) => [name, ""])));
+const FILTERS = ["search", "status", "model", "audit", "restored", "range", "kind"];
+
+interface Props<R extends object> {
   title: string;
   list: ListState<R>;
   placeholder: string;
@@ -93,8 +130,21 @@ interface Props<R> {
   draw: (rows: R[]) => ComponentChildren;
 }
 
+/** Saves the filters of the list as a view, or removes the saved view. */
+function SaveView({ title }: { title: string }) {
+  const { hash } = location;
+  const [isStored, setStored] = useState(() => isSaved(hash));
+  useEffect(() => setStored(isSaved(hash)), [hash]);
+  if (!hash.includes("?")) return null;
+  const toggle = () => {
+    toggleView({ name: viewName(title, hash), hash });
+    setStored(isSaved(hash));
+  };
+  return <button class="quiet" onClick={toggle} title="Saved views are in the command palette">{isStored ? "Remove saved view" : "Save view"}</button>;
+}
+
 /** A list page: header with search, rows, and a button for older rows. */
-export function ListPage<R>({ title, list, placeholder, filters, none, hint, draw }: Props<R>) {
+export function ListPage<R extends object>({ title, list, placeholder, filters, none, hint, draw }: Props<R>) {
   const { rows, text, setText, problem, reload, loadOlder, isBusy } = list;
   // Thread is a term of the project and is always capitalised.
   const noun = title === "Threads" ? title : title.toLowerCase();
@@ -107,13 +157,27 @@ export function ListPage<R>({ title, list, placeholder, filters, none, hint, dra
         </form>
       </PageHead>
       <FetchStatus state={{ value: rows, problem, reload }} />
-      {rows && !rows.length ? <Empty title={list.isSearched ? none[0] : none[1]}>{hint}</Empty> : null}
+      {rows && !rows.length && list.isSearched ? (
+        <Empty title={none[0]}>
+          <button onClick={clearFilters}>Clear all filters</button>
+        </Empty>
+      ) : null}
+      {rows && !rows.length && !list.isSearched ? <Empty title={none[1]}>{hint}</Empty> : null}
       {rows?.length ? draw(rows) : null}
-      {loadOlder ? (
+      {rows?.length ? (
         <div class="actions">
-          <button onClick={loadOlder} disabled={isBusy}>
-            {isBusy ? "Loading…" : `Load older ${noun}`}
-          </button>
+          {loadOlder ? (
+            <button onClick={loadOlder} disabled={isBusy}>
+              {isBusy ? "Loading…" : `Load older ${noun}`}
+            </button>
+          ) : null}
+          <SaveView title={title} />
+          <button class="quiet" onClick={() => save(`${noun.toLowerCase()}.csv`, new Blob([toCsv(rows)], { type: "text/csv" }))}>Save {count(rows.length)} rows as CSV</button>
+          <button class="quiet" onClick={() => save(`${noun.toLowerCase()}.json`, new Blob([JSON.stringify(rows, null, 2)], { type: "application/json" }))}>Save as JSON</button>
+        </div>
+      ) : loadOlder ? (
+        <div class="actions">
+          <button onClick={loadOlder} disabled={isBusy}>{isBusy ? "Searching…" : `Search older ${noun}`}</button>
         </div>
       ) : null}
     </>

@@ -3,14 +3,19 @@
 import { render, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { clearKey, storedKey } from "./api";
-import { to, useFetch, useRoute, useTheme, type Theme } from "./hooks";
-import { Empty, Switch } from "./parts";
+import { to, useFetch, useRoute, useTheme, useTimeStyle, type Theme } from "./hooks";
+import { zone } from "./format";
+import { Palette, type Command } from "./palette";
+import { copyText, Empty, Switch } from "./parts";
+import { savedViews } from "./views";
 import { CallPage } from "./pages/call";
 import { CallsPage } from "./pages/calls";
 import { DoctorPage } from "./pages/doctor";
 import { InboxPage } from "./pages/inbox";
 import { JournalPage } from "./pages/journal";
 import { MapPage } from "./pages/map";
+import { OverviewPage } from "./pages/overview";
+import { PlaygroundPage } from "./pages/playground";
 import { RunPage } from "./pages/run";
 import { RunsPage } from "./pages/runs";
 import { SignIn } from "./pages/signin";
@@ -21,12 +26,14 @@ import type { PendingRequest } from "./types";
 import "./styles.css";
 
 const PAGES: [page: string, name: string, shortcut: string, icon: string][] = [
+  ["overview", "Overview", "o", "M4 13a8 8 0 1 1 16 0M12 13l4-4M4 19h16"],
   ["runs", "Runs", "r", "M4 12h4l2-6 4 12 2-6h4"],
   ["threads", "Threads", "t", "M4 17c5 0 5-10 8-10s3 10 8 10"],
   ["calls", "Calls", "c", "M7 7h10m-3-3 3 3-3 3M17 17H7m3-3-3 3 3 3"],
   ["inbox", "Inbox", "i", "M4 13h4l2 3h4l2-3h4M6 5h12l2 8v6H4v-6z"],
   ["journal", "Journal", "j", "M6 4h12v16H6zM9 8h6M9 12h6M9 16h3"],
   ["usage", "Usage", "u", "M5 20V11m5 9V5m5 15v-7m5 7V8"],
+  ["playground", "Playground", "p", "M8 5v14l11-7z"],
   ["doctor", "Doctor", "d", "M12 5v14M5 12h14"],
 ];
 
@@ -35,10 +42,12 @@ function App() {
   const [theme, setTheme] = useTheme();
   const [signedOut, setSignedOut] = useState(false);
   const [help, setHelp] = useState(false);
+  const [palette, setPalette] = useState(false);
+  const [times, setTimes] = useTimeStyle();
   const main = useRef<HTMLElement>(null);
   const account = useFetch<{ tenant: string; key?: string }>(signedOut ? null : "/v1/throughline/usage");
   const inbox = useFetch<{ waiting: PendingRequest[] }>(signedOut || !account.value ? null : "/v1/throughline/inbox", 4000);
-  const here = route[0] ?? "runs";
+  const here = route[0] ?? "overview";
 
   useEffect(() => {
     const out = () => setSignedOut(true);
@@ -50,6 +59,12 @@ function App() {
     let awaitsPage = false;
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        setPalette((open) => !open);
+        return;
+      }
+      if (document.querySelector("dialog[open]")) return;
       if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
       if (event.key === "?") setHelp((open) => !open);
       else if (event.key === "/") {
@@ -58,7 +73,9 @@ function App() {
           event.preventDefault();
           search.focus();
         }
-      } else if (event.key === "T") setTheme(isDark() ? "light" : "dark");
+      } else if (!awaitsPage && (event.key === "j" || event.key === "k")) moveFocus(event.key === "j" ? 1 : -1);
+      else if (!awaitsPage && event.key === "c") copyFocusedId();
+      else if (event.key === "T") setTheme(isDark() ? "light" : "dark");
       else if (awaitsPage) {
         const match = PAGES.find(([, , shortcut]) => shortcut === event.key);
         if (match) location.hash = to(match[0]);
@@ -91,11 +108,20 @@ function App() {
   };
   if (signedOut) return <SignIn done={signIn} />;
   const waiting = inbox.value?.waiting.length ?? 0;
+  const commands: Command[] = [
+    ...PAGES.map(([page, name]) => ({ name, kind: "Page", href: to(page) })),
+    ...savedViews().map(({ name, hash }) => ({ name, kind: "Saved view", href: hash })),
+    { name: "Light theme", kind: "Action", act: () => setTheme("light") },
+    { name: "Dark theme", kind: "Action", act: () => setTheme("dark") },
+    { name: "Keyboard shortcuts", kind: "Action", act: () => setHelp(true) },
+    { name: times === "relative" ? "Show absolute times" : "Show relative times", kind: "Action", act: () => setTimes(times === "relative" ? "absolute" : "relative") },
+    ...(storedKey() ? [{ name: "Sign out", kind: "Action", act: signOut }] : []),
+  ];
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
       <header class="side">
-        <a class="brand" href={to("runs")}>
+        <a class="brand" href={to("overview")}>
           <svg viewBox="0 0 32 32" aria-hidden="true">
             <path d="M4 21c6 0 6-10 12-10s6 10 12 10" />
             <circle cx="16" cy="11" r="3" />
@@ -112,7 +138,13 @@ function App() {
           ))}
         </nav>
         <div class="foot">
+          <button class="search" onClick={() => setPalette(true)} aria-keyshortcuts="Control+K">
+            Search <kbd>Ctrl K</kbd>
+          </button>
           <Switch label="Theme" options={THEMES} value={theme} set={setTheme} />
+          <button class="quiet times" onClick={() => setTimes(times === "relative" ? "absolute" : "relative")} title="Switch between relative and absolute times">
+            Times: {times}, {zone()}
+          </button>
           <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">Shortcuts</button>
           {storedKey() ? <button class="quiet" onClick={signOut}>Sign out</button> : null}
           {account.value ? <p class="who">tenant {account.value.tenant}</p> : null}
@@ -122,13 +154,36 @@ function App() {
         <Page route={route} decided={inbox.reload} />
       </main>
       {help ? <Help close={() => setHelp(false)} /> : null}
+      {palette ? <Palette commands={commands} close={() => setPalette(false)} /> : null}
     </div>
   );
 }
 
 const active = (here: string) => ({ run: "runs", trace: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
 
+/** Moves the focus to the next or previous row of the tables on the page. */
+function moveFocus(step: number) {
+  const links = [...document.querySelectorAll<HTMLAnchorElement>("main td.title a")];
+  const row = document.activeElement?.closest("tr");
+  const at = links.findIndex((link) => link.closest("tr") === row);
+  const next = at < 0 ? (step > 0 ? 0 : links.length - 1) : Math.max(0, Math.min(links.length - 1, at + step));
+  links[next]?.focus();
+}
+
+/** Copies the id of the row that has the focus. */
+function copyFocusedId() {
+  const row = document.activeElement?.closest<HTMLElement>("tr[data-id]");
+  if (!row) return;
+  void copyText(row.dataset.id!).then((isDone) => {
+    const button = row.querySelector(".copy");
+    if (!isDone || !button) return;
+    button.classList.add("done");
+    setTimeout(() => button.classList.remove("done"), 1500);
+  });
+}
+
 const ROUTES: Record<string, (id: string, decided: () => void) => JSX.Element> = {
+  overview: () => <OverviewPage />,
   runs: () => <RunsPage />,
   run: (id) => <RunPage key={id} run={id} />,
   trace: (id) => <TracePage key={id} run={id} />,
@@ -140,11 +195,12 @@ const ROUTES: Record<string, (id: string, decided: () => void) => JSX.Element> =
   inbox: (_, decided) => <InboxPage decided={decided} />,
   journal: () => <JournalPage />,
   usage: () => <UsagePage />,
+  playground: () => <PlaygroundPage />,
   doctor: () => <DoctorPage />,
 };
 
 function Page({ route, decided }: { route: string[]; decided: () => void }) {
-  const [page = "runs", id = ""] = route;
+  const [page = "overview", id = ""] = route;
   return Object.hasOwn(ROUTES, page) ? ROUTES[page]!(id, decided) : <Empty title="Page not found">Choose a page from the menu.</Empty>;
 }
 
@@ -157,7 +213,12 @@ const THEMES: [Theme, string][] = [["light", "Light"], ["auto", "Auto"], ["dark"
 
 const SHORTCUTS: [keys: string[], name: string][] = [
   ...PAGES.map(([, name, shortcut]): [string[], string] => [["g", shortcut], name]),
-  [["/"], "Search"],
+  [["Ctrl", "K"], "Open the command palette"],
+  [["/"], "Search the list"],
+  [["j"], "Next row"],
+  [["k"], "Previous row"],
+  [["Enter"], "Open the row"],
+  [["c"], "Copy the id of the row"],
   [["Shift", "T"], "Switch between light and dark theme"],
   [["?"], "Show keyboard shortcuts"],
 ];

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ApiError } from "./api";
 import { ago, bytes, count, exact, plain, shortId } from "./format";
-import { to, type FetchState } from "./hooks";
+import { currentTimeStyle, to, useParam, type FetchState } from "./hooks";
 import type { Evidence, Thoughts } from "./types";
 
 /** A breadcrumb link in a page header. Without `page`, the label denotes the current page. */
@@ -41,8 +41,14 @@ export function PageHead({ title, crumbs, id, lead, children }: HeadProps) {
   );
 }
 
-/** A column: its title, the content of a cell, the class of its cells, and a hint in the header. */
-export type Column<R> = [title: string, cell: (row: R) => ComponentChildren, kind?: "title" | "dim" | "number" | "number dim", hint?: string];
+/** The class of the cells of a column. */
+type CellKind = "title" | "dim" | "number" | "number dim";
+
+/**
+ * A column: its title, the content of a cell, the class of its cells, a hint in the header, and the
+ * value by which rows are sorted.
+ */
+export type Column<R> = [title: string, cell: (row: R) => ComponentChildren, kind?: CellKind, hint?: string, sortKey?: (row: R) => number | string];
 
 interface TableProps<R> {
   rows: R[];
@@ -52,23 +58,53 @@ interface TableProps<R> {
   attributes?: (row: R) => Record<string, string>;
 }
 
+/** Sorts rows by the column that the parameter `sort` names; a minus sign reverses the order. */
+function sortRows<R>(rows: R[], columns: Column<R>[], sort: string): R[] {
+  const column = columns.find(([title, , , , key]) => key && title.toLowerCase() === sort.replace(/^-/, ""));
+  if (!column) return rows;
+  const [key, sign] = [column[4]!, sort.startsWith("-") ? -1 : 1];
+  const keyed = rows.map((row): [number | string, R] => [key(row), row]);
+  keyed.sort(([a], [b]) => (typeof a === "string" ? a.localeCompare(String(b)) : a - Number(b)) * sign);
+  return keyed.map(([, row]) => row);
+}
+
+interface HeaderProps {
+  title: string;
+  sort: string;
+  set: (sort: string) => void;
+}
+
+/** A column title that sorts the loaded rows: descending, ascending, then in the list's order. */
+function SortButton({ title, sort, set }: HeaderProps) {
+  const name = title.toLowerCase();
+  const next = sort === `-${name}` ? name : sort === name ? "" : `-${name}`;
+  const sign = sort === `-${name}` ? "↓" : sort === name ? "↑" : "";
+  return (
+    <button class="sort" onClick={() => set(next)} title="Sort the loaded rows">
+      {title} <i aria-hidden="true">{sign}</i>
+    </button>
+  );
+}
+
 /** A table. On narrow screens, each row becomes a card whose cells show their column titles. */
 export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>) {
+  const [sort, setSort] = useParam("sort");
+  const order = (title: string) => (sort.replace(/^-/, "") !== title.toLowerCase() ? undefined : sort.startsWith("-") ? "descending" : "ascending");
   return (
     <div class="table">
       <table aria-label={label}>
         <thead>
           <tr>
-            {columns.map(([title, , kind, hint]) => (
-              <th class={kind?.startsWith("number") ? "number" : undefined}>
-                {title} {hint ? <small>{hint}</small> : null}
+            {columns.map(([title, , kind, hint, sortKey]) => (
+              <th class={kind?.startsWith("number") ? "number" : undefined} aria-sort={sortKey ? order(title) : undefined}>
+                {sortKey ? <SortButton title={title} sort={sort} set={setSort} /> : title} {hint ? <small>{hint}</small> : null}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {rows.map((row) => (
-            <tr key={id?.(row)} {...attributes?.(row)}>
+          {sortRows(rows, columns, sort).map((row) => (
+            <tr key={id?.(row)} data-id={id?.(row)} {...attributes?.(row)}>
               {columns.map(([title, cell, kind]) => (
                 <td data-label={kind === "title" ? undefined : title} class={kind}>
                   {cell(row)}
@@ -87,7 +123,7 @@ export function TitleCell({ page, id, title }: { page: string; id: string; title
   return (
     <>
       <a href={to(page, id)}><bdi>{plain(title)}</bdi></a>
-      <Id id={id} />
+      <Id id={id} isInList />
     </>
   );
 }
@@ -124,12 +160,12 @@ export function Switch<V extends string>({ label, options, value, set }: { label
 }
 
 /** A drop-down list of values, with an entry for no value. */
-export function Choice({ label, none, all, value, set }: { label?: string; none: string; all: string[]; value: string; set: (value: string) => void }) {
+export function Choice({ label, none, all, value, set, show = plain }: { label?: string; none: string; all: string[]; value: string; set: (value: string) => void; show?: (value: string) => string }) {
   return (
     <select aria-label={label} value={value} onChange={(event) => set(event.currentTarget.value)}>
       <option value="">{none}</option>
       {all.map((one) => (
-        <option value={one}>{plain(one)}</option>
+        <option value={one}>{show(one)}</option>
       ))}
     </select>
   );
@@ -145,7 +181,7 @@ export function Dot({ tone, title, children }: { tone: string; title?: string; c
   );
 }
 
-const STATUS_TONES: Record<string, string> = { running: "live", waiting: "warn", completed: "good", failed: "bad" };
+const STATUS_TONES: Record<string, string> = { running: "live", waiting: "warn", completed: "good", failed: "bad", interrupted: "warn" };
 
 export function Status({ status }: { status: string }) {
   return <Dot tone={STATUS_TONES[status] ?? "dim"}>{plain(status)}</Dot>;
@@ -201,15 +237,39 @@ export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
   );
 }
 
+/** A relative or absolute time, as selected for the whole console. The tooltip has the other one. */
 export function RelativeTime({ at, now }: { at: string; now?: number }) {
+  const isRelative = currentTimeStyle() === "relative";
   return (
-    <time dateTime={at} title={exact(at)}>{ago(at, now)}</time>
+    <time dateTime={at} title={isRelative ? exact(at) : ago(at, now)}>{isRelative ? ago(at, now) : exact(at)}</time>
   );
 }
 
-export function Id({ id }: { id: string }) {
+/** A relative time together with the date and time. */
+export function FullTime({ at }: { at: string }) {
   return (
-    <code class="id" title={plain(id)}>{plain(shortId(id))}</code>
+    <time dateTime={at}>
+      {exact(at)} <small>{ago(at)}</small>
+    </time>
+  );
+}
+
+/**
+ * A shortened id with a button that copies it; the tooltip has the whole id. In lists, the key `c`
+ * copies the id of the focused row, so the button is not a tab stop there.
+ */
+export function Id({ id, isInList }: { id: string; isInList?: boolean }) {
+  const [isDone, copy] = useCopy();
+  const label = isDone ? "Copied" : `Copy ${plain(id)}`;
+  return (
+    <span class="id">
+      <code title={plain(id)}>{plain(shortId(id))}</code>
+      <button class={isDone ? "copy done" : "copy"} onClick={() => copy(id)} aria-label={label} title={label} tabIndex={isInList ? -1 : undefined}>
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d={isDone ? "M3 8.5 6.5 12 13 4.5" : "M5.5 5.5h7v8h-7zM3.5 10.5v-8h7"} />
+        </svg>
+      </button>
+    </span>
   );
 }
 
@@ -228,7 +288,7 @@ export function Empty({ title, children }: { title: string; children?: Component
     <div class="empty">
       <Emblem />
       <h2>{title}</h2>
-      {children ? <p>{children}</p> : null}
+      {children ? <div>{children}</div> : null}
     </div>
   );
 }
@@ -316,20 +376,37 @@ export function Sources({ evidence }: { evidence: Evidence[] }) {
   );
 }
 
-export function Copy({ text, label = "Copy" }: { text: string; label?: string }) {
-  const [done, setDone] = useState(false);
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setDone(true);
-      setTimeout(() => setDone(false), 1500);
-    } catch {
-      setDone(false);
-    }
+/** Copies a text. Without a secure connection, browsers offer only the older command. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = document.createElement("textarea");
+    field.value = text;
+    (document.querySelector("dialog[open]") ?? document.body).append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    return done;
+  }
+}
+
+/** Returns whether a text was copied within the last moments, and a function that copies a text. */
+export function useCopy(): [isDone: boolean, copy: (text: string) => void] {
+  const [isDone, setDone] = useState(false);
+  const copy = async (text: string) => {
+    setDone(await copyText(text));
+    setTimeout(() => setDone(false), 1500);
   };
+  return [isDone, copy];
+}
+
+export function Copy({ text, label = "Copy" }: { text: string; label?: string }) {
+  const [isDone, copy] = useCopy();
   return (
-    <button class="quiet" onClick={copy}>
-      {done ? "Copied" : label}
+    <button class="quiet" onClick={() => copy(text)}>
+      {isDone ? "Copied" : label}
     </button>
   );
 }

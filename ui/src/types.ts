@@ -32,7 +32,10 @@ export interface RunRow extends RunCounts {
   models: string[];
   tokens: Tokens | null;
   cost_usd: number | null;
+  created: string;
   updated: string;
+  /** Whether the run has the status `running`, but no process drives it. */
+  interrupted?: boolean;
   gone?: string;
 }
 
@@ -45,6 +48,11 @@ export interface RunHead extends Partial<RunCounts> {
   tokens?: Tokens;
   cost_usd?: number;
   created: string;
+  updated?: string;
+  interrupted?: boolean;
+  /** Why the run ended. */
+  reason?: string;
+  missing_tools?: string[];
   limits?: { name: string; used: number; allowed: number }[];
   gone?: string;
 }
@@ -58,11 +66,16 @@ export interface CallRow {
   status?: number;
   error?: string;
   audit?: string;
-  usage?: { input: number; output: number };
+  /** The start of the conversation. */
+  title?: string;
+  fate_counts?: { kept: number; restored: number; elided: number; restored_items: number };
+  usage?: { input: number; cached: number; written: number; output: number; thought: number };
   cost?: any;
   target?: { wire?: string; model?: string };
   answer?: { stop?: string };
   microseconds?: number;
+  /** Time to the first byte of the response, in microseconds. */
+  first_byte?: number;
 }
 
 export interface ThreadRow {

@@ -2,9 +2,9 @@
 
 import { useState } from "preact/hooks";
 import { post, ApiError } from "../api";
-import { ago, exact, plain } from "../format";
+import { ago, exact, plain, resumeCommand } from "../format";
 import { to, useFetch, useNow, useTitle } from "../hooks";
-import { Empty, ErrorBox, FetchStatus, PageHead, RelativeTime } from "../parts";
+import { Copy, Empty, ErrorBox, FetchStatus, PageHead, RelativeTime } from "../parts";
 import type { Question, PendingRequest } from "../types";
 
 export function InboxPage({ decided }: { decided: () => void }) {
@@ -73,7 +73,7 @@ function CardHeader({ one, label }: { one: PendingRequest; label: string }) {
 const missingToolsHint = (one: PendingRequest) =>
   one.missing_tools.length ? (
     <p class="hint">
-      This server lacks some of the run's tools ({one.missing_tools.map(plain).join(", ")}). After your decision, continue the run with <code>throughline resume {one.run}</code>
+      This server lacks some of the run's tools ({one.missing_tools.map(plain).join(", ")}). After your decision, continue the run with <code>{plain(resumeCommand(one.run, one.missing_tools))}</code>, or with <code>--agent FILE</code>. <Copy text={resumeCommand(one.run, one.missing_tools)} label="Copy command" />
     </p>
   ) : null;
 

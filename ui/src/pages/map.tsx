@@ -1,6 +1,6 @@
 /** The Thought map: which model returned which Thought, and in which calls each Seal was sent. */
 
-import { bytes, clock, count, plain, plural } from "../format";
+import { bytes, clock, count, plain, plural, shortId } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
 import { Empty, FetchStatus, Id, PageHead, sealState, Table, type Column, type SealState } from "../parts";
 import type { MapCall, MapItem, MapRun, ThoughtMap, ThreadRow } from "../types";
@@ -10,6 +10,8 @@ const ROW = 30;
 /** Width of the labels on wide and narrow screens, in pixels. */
 const LEFT = { wide: 316, narrow: 176 };
 const TOP = 34;
+/** Width of the menu on wide screens, in pixels. */
+const MENU = 212;
 /** Half the side length of a mark, in pixels. */
 const HALF = 8;
 
@@ -52,8 +54,8 @@ function Picture({ map }: { map: ThoughtMap }) {
   const left = isNarrow ? LEFT.narrow : LEFT.wide;
   const most = isNarrow ? 17 : 36;
   // Columns get narrower as the number of calls grows.
-  const room = isNarrow ? innerWidth - left - 70 : 640;
-  const step = Math.max(22, Math.min(110, Math.floor(room / calls.length)));
+  const room = isNarrow ? innerWidth - left - 70 : Math.max(640, innerWidth - MENU - left - 130);
+  const step = Math.max(22, Math.min(150, Math.floor(room / calls.length)));
   // Agents request models by route, but Origins contain the model's own name. A lane is a requested
   // model.
   const returnedBy = new Map<number, number>();
@@ -181,7 +183,7 @@ const CALL_COLUMNS: Column<MapCall>[] = [
 const countColumn = (title: string, hook: string, value: (run: MapRun) => number): Column<MapRun> => [title, (run) => <span data-count={hook}>{count(value(run))}</span>, "number"];
 
 const RUN_COLUMNS: Column<MapRun>[] = [
-  ["Run", ({ id }) => <a href={to("run", id)}><Id id={id} /></a>],
+  ["Run", ({ id }) => <a href={to("run", id)}><code title={plain(id)}>{plain(shortId(id))}</code></a>],
   countColumn("Turns", "turns", (run) => run.turns),
   ["Attempts", ({ attempts, discarded }) => <><span data-count="attempts">{count(attempts)}</span>{discarded ? <small> {count(discarded)} discarded</small> : null}</>, "number"],
   countColumn("Thoughts", "received", (run) => run.thoughts.received),

@@ -3,7 +3,7 @@
 import { Component, type ComponentChildren } from "preact";
 import { bytes, clock, compact, dollars, duration, exact, line, plain, pretty } from "../format";
 import { to } from "../hooks";
-import { Dot, LongText, Seal, sealState } from "../parts";
+import { Copy, Dot, LongText, Seal, sealState } from "../parts";
 import type { MessageRow, NoteRow, PlanRow, QuestionRow, Row, ThoughtRow, ToolRow, TurnRow } from "../fold";
 import { PlanList } from "./run";
 
@@ -156,8 +156,10 @@ const PHASES: Record<string, [tone: string, label: string]> = {
 const PLAN_TOOL = "manage_todo_list";
 
 function Tool({ row }: { row: ToolRow }) {
-  const [tone, label] = PHASES[row.outcome ?? row.phase] ?? ["dim", row.phase];
   const { approval } = row;
+  // A call whose approval was never decided did not run, for example because the run was cancelled.
+  const isDropped = approval?.status === "pending" && row.phase === "error";
+  const [tone, label] = isDropped ? ["dim", "not run"] : (PHASES[row.outcome ?? row.phase] ?? ["dim", row.phase]);
   const name = plain(row.name.slice(0, 100));
   const marks = (
     <>
@@ -169,7 +171,7 @@ function Tool({ row }: { row: ToolRow }) {
           {approval.by ? ` by ${plain(approval.by)}` : ""}
         </span>
       ) : null}
-      {approval?.status === "pending" ? <a href={to("inbox")}>Decide</a> : null}
+      {approval?.status === "pending" && !isDropped ? <a href={to("inbox")}>Decide</a> : null}
       {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
     </>
   );
@@ -188,7 +190,10 @@ function Value({ label, text, value, tone, isProse }: { label: string; text?: st
   return (
     <div class={tone ? `value ${tone}` : "value"}>
       <span>{label}</span>
-      <LongText text={text ?? (short.length < 100 ? short : typeof value === "string" ? value : pretty(value))} mono={!isProse} limit={isProse ? undefined : 800} />
+      <div>
+        <LongText text={text ?? (short.length < 100 ? short : typeof value === "string" ? value : pretty(value))} mono={!isProse} limit={isProse ? undefined : 800} />
+        {isProse ? null : <Copy text={text ?? (typeof value === "string" ? value : JSON.stringify(value, null, 2))} label={`Copy ${label}`} />}
+      </div>
     </div>
   );
 }

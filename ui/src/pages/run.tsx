@@ -3,11 +3,12 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { follow, type Connection } from "../api";
 import { Timeline, type PlanStep, type Row } from "../fold";
-import { bytes, compact, count, dollars, plain, plural } from "../format";
-import { to, useFetch, useTitle } from "../hooks";
-import { FetchStatus, Id, Loading, Meter, PageHead, RelativeTime, Status, type Crumb } from "../parts";
+import { bytes, compact, count, dollars, duration, plain, plural, resumeCommand } from "../format";
+import { to, useFetch, useNow, useTitle } from "../hooks";
+import { Copy, FetchStatus, FullTime, Id, Loading, Meter, PageHead, Status, type Crumb } from "../parts";
 import { VirtualList } from "../virtual";
 import { DrawRow, estimateHeight, type Fates } from "./rows";
+import { elapsed } from "./runs";
 import type { RunHead, ThoughtMap } from "../types";
 
 const LIMITS: Record<string, string> = {
@@ -71,7 +72,8 @@ export function RunPage({ run }: { run: string }) {
   const first = view.rows.find((row) => row.kind === "message" && row.role === "user");
   const title = first?.kind === "message" ? first.text.slice(0, 140) : head.value?.gone ? "Erased run" : run;
   useTitle(plain(title));
-  const status = view.status || head.value?.status || "";
+  const isInterrupted = Boolean(head.value?.interrupted);
+  const status = isInterrupted ? "interrupted" : view.status || head.value?.status || "";
   const rows = useMemo(() => view.rows.slice(), [version]);
 
   if (head.problem && !head.value) return <FetchStatus state={head} />;
@@ -85,6 +87,8 @@ export function RunPage({ run }: { run: string }) {
         </div>
       </PageHead>
       {head.value?.gone ? <p class="callout">The content of this run was erased: {plain(head.value.gone)}.</p> : null}
+      {status === "failed" && !head.value?.gone ? <Cause view={view} head={head.value} /> : null}
+      {isInterrupted ? <Interrupted run={run} missing={head.value?.missing_tools ?? []} /> : null}
       {status === "waiting" && !head.value?.gone ? (
         <p class="callout" role="status">
           Waiting for a person. <a href={to("inbox")}>Open the inbox</a>
@@ -92,6 +96,7 @@ export function RunPage({ run }: { run: string }) {
       ) : null}
       <div class="split">
         <section class="timeline" aria-label="Timeline">
+          <h2 class="hidden">Timeline</h2>
           {rows.length ? (
             <VirtualList rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} estimateHeight={estimateHeight} follows={isLive} label={`Timeline with ${plural(rows.length, "row")}`} />
           ) : (
@@ -142,6 +147,33 @@ function useFates(thread: string | undefined, replays: number): Fates {
   }, [map.value]);
 }
 
+/** States why a failed run ended: the reason, and the last error in the timeline. */
+function Cause({ view, head }: { view: Timeline; head: RunHead | null }) {
+  const errors = view.rows.filter((row) => row.kind === "note" && row.tone === "bad");
+  const last = errors[errors.length - 1];
+  const texts = last?.kind === "note" ? [last.text, last.more ?? ""] : [];
+  const parts = [head?.reason ?? "", ...texts].map((text) => text.trim()).filter(Boolean);
+  const unique = parts.filter((text, index) => !parts.slice(0, index).some((other) => other.includes(text) || text.includes(other)));
+  return (
+    <div class="trouble cause" role="alert">
+      <strong>This run failed</strong>
+      {unique.length ? unique.map((text) => <bdi>{plain(text.slice(0, 600))}</bdi>) : <span>The run recorded no reason.</span>}
+      {unique.length ? <Copy text={unique.join("\n")} label="Copy" /> : null}
+    </div>
+  );
+}
+
+/** Explains how to continue a run whose process has stopped. */
+function Interrupted({ run, missing }: { run: string; missing: string[] }) {
+  const command = resumeCommand(run, missing);
+  return (
+    <div class="callout" role="status">
+      The process that drove this run has stopped. The run continues after its last stored step with <code>{plain(command)}</code>
+      {missing.length ? ", or with --agent FILE" : ""}. <Copy text={command} label="Copy command" />
+    </div>
+  );
+}
+
 function ConnectionBadge({ connection }: { connection: Connection }) {
   const label = { opening: "connecting", live: "live", lost: "reconnecting", ended: "complete" }[connection];
   // After the run has ended, the page shows its status instead of the connection.
@@ -156,6 +188,7 @@ function ConnectionBadge({ connection }: { connection: Connection }) {
 function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
   const tokens = view.tokens ?? head?.tokens ?? {};
   const thoughts = head?.thoughts;
+  const now = useNow(1000);
   const cost = view.cost ?? head?.cost_usd ?? null;
   return (
     <section>
@@ -180,7 +213,8 @@ function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
         </dd>
         <dt>Cost</dt>
         <dd class="number">{dollars(cost)}</dd>
-        {head ? <><dt>Started</dt><dd class="number"><RelativeTime at={head.created} /></dd></> : null}
+        {head ? <><dt>Duration</dt><dd class="number">{duration(elapsed(head, now))}</dd></> : null}
+        {head ? <><dt>Started</dt><dd class="number"><FullTime at={head.created} /></dd></> : null}
       </dl>
       <h2>Thoughts</h2>
       <dl class="facts">

@@ -1,11 +1,13 @@
 /** Threads: the conversations of agents and clients. */
 
 import { bytes, compact, plain } from "../format";
-import { to, useFetch, useNow, useTitle } from "../hooks";
+import { useEffect } from "preact/hooks";
+import { to, useFetch, useNow, useParam, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Empty, FetchStatus, Id, PageHead, RelativeTime, Table, TitleCell, type Column } from "../parts";
+import { Empty, FetchStatus, Id, PageHead, RelativeTime, Switch, Table, TitleCell, type Column } from "../parts";
 import type { CallRow, RunRow, ThreadRow } from "../types";
-import { CallTable } from "./calls";
+import { CallTable, ConnectHint } from "./calls";
+import { Conversation } from "./conversation";
 import { RunTable } from "./runs";
 
 const KINDS = { agent: "Agent", gateway: "Gateway", kept: "Stored" };
@@ -19,7 +21,7 @@ export function ThreadsPage() {
       list={list}
       placeholder="Search titles and ids"
       none={["No matching Threads", "No Threads yet"]}
-      hint="Every conversation through the gateway and every agent run has a Thread."
+      hint={<><p>Every conversation through the gateway and every agent run has a Thread.</p><ConnectHint /></>}
       draw={(threads) => <ThreadTable threads={threads} />}
     />
   );
@@ -30,10 +32,10 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
   const columns: Column<ThreadRow>[] = [
     ["Thread", ({ id, title, gone }) => <TitleCell page="thread" id={id} title={title ?? (gone ? `Erased: ${gone}` : "Untitled Thread")} />, "title"],
     ["Kind", (thread) => <span class="tag">{KINDS[thread.kind]}</span>],
-    ["Records", (thread) => compact(thread.records), "number"],
-    ["Size", (thread) => bytes(thread.bytes), "number"],
+    ["Records", (thread) => compact(thread.records), "number", undefined, (thread) => thread.records],
+    ["Size", (thread) => bytes(thread.bytes), "number", undefined, (thread) => thread.bytes],
     ["Map", ({ id, title }) => <a href={to("map", id)} aria-label={`Thought map of ${plain(title ?? id)}`}>Thought map</a>],
-    ["Updated", (thread) => <RelativeTime at={thread.updated} now={now} />, "number dim"],
+    ["Updated", (thread) => <RelativeTime at={thread.updated} now={now} />, "number dim", undefined, (thread) => thread.updated],
   ];
   return <Table rows={threads} columns={columns} id={(thread) => thread.id} />;
 }
@@ -42,26 +44,37 @@ export function ThreadPage({ thread }: { thread: string }) {
   const state = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
   const { value } = state;
   useTitle(value?.title ?? "Thread");
+  const [shown] = useParam("call");
+  const [view, setTab] = useParam("tab");
+  const tab = view === "calls" ? "calls" : "chat";
+  const isLoaded = value !== null;
+  useEffect(() => {
+    document.querySelector("tr[aria-current]")?.scrollIntoView({ block: "center" });
+  }, [isLoaded, shown]);
   if (!value) return <FetchStatus state={state} />;
   return (
     <>
       <PageHead title={value.title ?? (value.gone ? "Erased Thread" : "Untitled Thread")} crumbs={[["Threads", "threads"]]} id={<Id id={thread} />}>
-        <a class="button" href={to("map", thread)}>Thought map</a>
+        <div class="actions">
+          {value.calls.length ? <Switch label="View" options={[["chat", "Conversation"], ["calls", "Calls"]]} value={tab} set={(view) => setTab(view === "chat" ? "" : view)} /> : null}
+          <a class="button" href={to("map", thread)}>Thought map</a>
+        </div>
       </PageHead>
       {value.gone ? <p class="callout">The content of this Thread was erased: {plain(value.gone)}.</p> : null}
+      {tab === "chat" ? <Conversation calls={value.calls} chosen={shown} /> : null}
       {value.runs.length ? (
         <section aria-labelledby="runs">
           <h2 id="runs">Runs</h2>
           <RunTable runs={value.runs} />
         </section>
       ) : null}
-      {value.calls.length ? (
+      {value.calls.length && tab === "calls" ? (
         <section aria-labelledby="calls">
           <h2 id="calls">Calls</h2>
-          <CallTable calls={value.calls} />
+          <CallTable calls={value.calls} shown={shown} />
         </section>
       ) : null}
-      {!value.runs.length && !value.calls.length ? <Empty title="No runs or calls yet" /> : null}
+      {!value.runs.length && !value.calls.length ? <Empty title="No runs or calls yet">This Thread was stored without a run or a gateway call.</Empty> : null}
     </>
   );
 }

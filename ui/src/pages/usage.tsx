@@ -1,8 +1,9 @@
 /** Keys, usage and cost. */
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { compact, count, dollars, plain } from "../format";
-import { useFetch, useTitle } from "../hooks";
+import { useFetch, useParam, useTitle } from "../hooks";
+import { RangeChoice, useRange } from "../list";
 import { Empty, ErrorBox, Fact, FetchStatus, Meter, PageHead, RelativeTime, Switch, Table, type Column } from "../parts";
 import { Bars } from "../plot";
 
@@ -48,17 +49,23 @@ export function UsagePage() {
   useTitle("Usage");
   const usage = useFetch<{ hours: Hour[] }>("/v1/throughline/usage/hours", 5000);
   const keys = useFetch<{ keys: Key[] }>("/v1/throughline/keys", 10_000);
-  const [by, setBy] = useState<"hour" | "day">("hour");
-  const rows = usage.value?.hours ?? [];
-  const total = useMemo(() => rows.reduce(add, NONE), [usage.value]);
-  const bars = useMemo(() => series(rows, by), [usage.value, by]);
+  const [chosen, setBy] = useParam("by");
+  const by = chosen === "day" ? "day" : "hour";
+  const { since, until } = useRange();
+  // The hours of the server are in UTC and have the form 2026-01-31T23.
+  const rows = useMemo(() => (usage.value?.hours ?? []).filter(({ hour }) => hour >= since.slice(0, 13) && (!until || hour < until.slice(0, 13))), [usage.value, since, until]);
+  const total = useMemo(() => rows.reduce(add, NONE), [rows]);
+  const bars = useMemo(() => series(rows, by), [rows, by]);
   return (
     <>
       <PageHead title="Usage and cost">
-        <Switch label="Group by" options={[["hour", "By hour"], ["day", "By day"]]} value={by} set={setBy} />
+        <div class="filters">
+          <RangeChoice />
+          <Switch label="Group by" options={[["hour", "By hour"], ["day", "By day"]]} value={by} set={(value) => setBy(value === "hour" ? "" : value)} />
+        </div>
       </PageHead>
       <FetchStatus state={usage} />
-      {usage.value && !rows.length ? <Empty title="No usage yet">This page shows tokens and cost of gateway calls and agent runs, by key and model.</Empty> : null}
+      {usage.value && !rows.length ? <Empty title={since ? "No usage in this range" : "No usage yet"}>This page shows tokens and cost of gateway calls and of the server's agents, by key and model. The cost of a run that <code>throughline run</code> started is shown with that run.</Empty> : null}
       {rows.length ? (
         <>
           <dl class="strip large">
@@ -69,7 +76,7 @@ export function UsagePage() {
           </dl>
           <div class="plots">
             <Bars title="Tokens" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.input, sum.output] }))} names={["input", "output"]} show={compact} />
-            <Bars title="Cost" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.micro_usd / 1e6] }))} names={["cost"]} show={dollars} />
+            {total.micro_usd ? <Bars title="Cost" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.micro_usd / 1e6] }))} names={["cost"]} show={dollars} /> : null}
           </div>
           <section>
             <h2>By model</h2>
@@ -85,7 +92,7 @@ export function UsagePage() {
             No keys: this gateway serves only the local machine. Create a key with <code>throughline keys create --label laptop --budget-usd 20</code>
           </p>
         ) : null}
-        <div class="cards">{keys.value?.keys.map((one) => <KeyCard key={one.id} one={one} used={rows.filter((row) => row.key === one.id).reduce(add, NONE)} />)}</div>
+        <div class="cards">{keys.value?.keys.map((one) => <KeyCard key={one.id} one={one} used={(usage.value?.hours ?? []).filter((row) => row.key === one.id).reduce(add, NONE)} />)}</div>
       </section>
     </>
   );

@@ -7,13 +7,17 @@
 //! | `counts.rs` | the demo's killed run: every page and export has the same counts |
 //! | `stage.rs`, `story.toml` | the store that the pages show, scripted by simulators |
 //! | `proxy.rs` | a proxy that can be cut, and a model that streams on command |
+//! | `lists.rs` | lists, the palette, the overview, the page of a call, the playground |
+//! | `overview.rs` | the routes for the overview and for calls |
 //! | `hostile.rs` | texts that try to inject scripts or terminal escapes |
 //! | `long.rs` | runs with a hundred and with ten thousand events |
 
 mod counts;
 mod driver;
 mod hostile;
+mod lists;
 mod long;
+mod overview;
 mod proxy;
 mod stage;
 
@@ -57,6 +61,7 @@ fn console_in_chromium() {
     let Some((browser, axe)) = browser() else { return };
     let fixture = ConsoleFixture::new("console");
     let ids = fixture.play();
+    lists::prepare(&fixture);
     browser.open(&fixture.page("runs"));
     browser.wait_for_text("Ship version 2.4.0 of checkout");
     check_pages(&browser, &fixture, &ids, &axe);
@@ -66,6 +71,15 @@ fn console_in_chromium() {
     check_views(&browser, &fixture, &ids);
     check_traces(&browser, &fixture, &ids);
     check_keyboard(&browser, &fixture);
+    lists::check_filters(&browser, &fixture);
+    lists::check_rows(&browser, &fixture);
+    lists::check_palette(&browser, &fixture, &axe);
+    lists::check_overview(&browser, &fixture);
+    lists::check_call(&browser, &fixture);
+    assert_no_complaints(&browser);
+    lists::check_playground(&browser, &fixture);
+    // The call to an unknown model fails.
+    assert_only_complaint(&browser, "/v1/messages");
     check_erasure(&browser, &fixture, &ids);
     assert_no_complaints(&browser);
     hostile::assert_texts_stay_inert(&browser, &fixture);
@@ -133,6 +147,7 @@ fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
 /// Returns the screenshot name and the URL path of each page.
 fn pages(ids: &ScenarioIds) -> Vec<(&'static str, String)> {
     vec![
+        ("overview", "overview".to_owned()),
         ("runs", "runs".to_owned()),
         ("timeline", format!("run/{}", ids.trip)),
         ("timeline-release", format!("run/{}", ids.release)),
@@ -148,6 +163,7 @@ fn pages(ids: &ScenarioIds) -> Vec<(&'static str, String)> {
         ("inbox", "inbox".to_owned()),
         ("journal", "journal".to_owned()),
         ("usage", "usage".to_owned()),
+        ("playground", "playground".to_owned()),
         ("doctor", "doctor".to_owned()),
     ]
 }
@@ -186,6 +202,10 @@ fn save_screenshot(browser: &Browser, name: &str) {
 fn wait_for_page(browser: &Browser, name: &str) {
     browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
     match name {
+        "overview" => {
+            browser.wait("document.querySelectorAll('.chart canvas').length === 6");
+        }
+        "replay" => browser.wait_for_text("Fate of each part"),
         "timeline" => {
             browser.wait_for_text("Final answer");
             browser.wait("document.querySelector('.row.thought .seal.intact')");
@@ -432,7 +452,8 @@ fn check_keyboard(browser: &Browser, fixture: &ConsoleFixture) {
     browser.wait("document.activeElement.type === 'search'");
     browser.press(&["t", "r", "a", "i", "n"]);
     browser.wait("document.querySelectorAll('tbody tr').length === 1");
-    browser.press(&[TAB, TAB, TAB]);
+    // After the filters, the focus is on the first column title.
+    browser.press(&[TAB, TAB, TAB, TAB, "j"]);
     browser.wait("document.activeElement.matches('td a') && getComputedStyle(document.activeElement).outlineStyle !== 'none'");
     browser.press(&[ENTER]);
     browser.wait("location.hash.startsWith('#/run/')");
@@ -448,7 +469,10 @@ fn check_narrow_window(browser: &Browser, fixture: &ConsoleFixture, ids: &Scenar
         browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
         let wide = browser.run("const main = document.querySelector('main'); return Math.max(document.documentElement.scrollWidth, main.scrollWidth)");
         assert!(wide.as_u64().unwrap() <= 360, "{name} is {wide} wide");
-        if matches!(name, "runs" | "timeline" | "trace" | "map" | "replay" | "inbox") {
+        if matches!(
+            name,
+            "overview" | "calls" | "runs" | "timeline" | "trace" | "map" | "replay" | "inbox"
+        ) {
             if name == "timeline" {
                 browser.wait("document.querySelector('.row.thought .seal.intact')");
             }

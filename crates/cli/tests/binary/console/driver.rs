@@ -181,6 +181,16 @@ impl Browser {
         self.command("POST", "/actions", &body);
     }
 
+    /// Presses a key while a modifier is held.
+    pub(crate) fn press_with(&self, modifier: &str, key: &str) {
+        let actions = json!([
+            {"type": "keyDown", "value": modifier}, {"type": "keyDown", "value": key},
+            {"type": "keyUp", "value": key}, {"type": "keyUp", "value": modifier},
+        ]);
+        let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]});
+        self.command("POST", "/actions", &body);
+    }
+
     /// Returns the browser's log messages since the last call.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.command("POST", "/se/log", &json!({"type": "browser"}));

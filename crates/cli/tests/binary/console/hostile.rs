@@ -86,6 +86,7 @@ pub(crate) fn assert_texts_stay_inert(browser: &Browser, fixture: &ConsoleFixtur
     browser.open(&fixture.page("thread/thread_hostile"));
     browser.wait("document.querySelectorAll('tbody tr').length >= 100");
     assert_untouched(browser);
+    check_calls(browser, fixture, &short);
     for command in [
         vec!["narrate", &*run],
         vec!["items", "thread_hostile"],
@@ -95,6 +96,32 @@ pub(crate) fn assert_texts_stay_inert(browser: &Browser, fixture: &ConsoleFixtur
         let output = fixture.run_command(&command);
         assert_plain(&output.out);
         assert_plain(&output.err);
+    }
+}
+
+/// Sends the hostile texts through the gateway, and checks the pages that show calls. The
+/// simulators repeat the text in their answer.
+fn check_calls(browser: &Browser, fixture: &ConsoleFixture, texts: &[&str]) {
+    let mut sent = vec![texts.join("\n")];
+    sent.extend(texts.iter().take(12).map(|text| (*text).to_owned()));
+    for text in &sent {
+        let body = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 4096,
+            "messages": [{"role": "user", "content": text}]});
+        let answer = fixture.send("POST", "/v1/messages", &body);
+        assert_eq!(answer["type"], "message", "{answer}");
+    }
+    let calls = fixture.send("GET", "/v1/throughline/calls?limit=20", &json!(null));
+    for call in calls["calls"].as_array().unwrap().iter().take(sent.len()) {
+        browser.open(&fixture.page(&format!("call/{}", call["id"].as_str().unwrap())));
+        browser.wait("document.querySelector('.answer .part.text')");
+        browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; }); document.querySelectorAll('button.more').forEach((one) => one.click())");
+        assert_untouched(browser);
+    }
+    for page in ["calls", "overview", "calls?search=%3Cscript%3E&sort=%3Cimg%3E&range=%22%3E"] {
+        browser.open("about:blank");
+        browser.open(&fixture.page(page));
+        browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
+        assert_untouched(browser);
     }
 }
 
