@@ -1,8 +1,9 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
 //! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`,
-//! `key`, `retention` and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's variables. `changes`
-//! compares two versions of the file. This module reads the file and the environment variables.
+//! `key`, `retention` and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's
+//! variables. `changes` compares two versions of the file. This module reads the file and the
+//! environment variables.
 
 mod builtin;
 mod catalog;

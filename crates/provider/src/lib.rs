@@ -4,9 +4,9 @@
 //! [`Http`] sends a request to the named [`Endpoint`] with that endpoint's key, and returns the
 //! response byte for byte. It retries only requests that are safe to repeat, and circuit breakers
 //! reject requests to failing endpoints. It never connects to link-local addresses or cloud
-//! metadata services, except for credentials: a [`DynamicCredential`] is read from a file, a command
-//! or the identity service of a cloud, and refreshed. Except for the AWS SDK, this crate does not
-//! read the environment: [`key_from_env`] and [`address_from_env`] take a lookup function.
+//! metadata services, except for credentials: a [`DynamicCredential`] is read from a file, a
+//! command or the identity service of a cloud, and refreshed. Except for the AWS SDK, this crate
+//! does not read the environment: [`key_from_env`] and [`address_from_env`] take a lookup function.
 //! [`EndpointModel`] combines an endpoint with the codec for its wire and implements the
 //! [`Model`](throughline_core::Model) port.
 

@@ -3,8 +3,8 @@
 //! If keys exist, every caller needs a key. Without keys, the gateway serves only this machine. A
 //! reverse proxy on this machine may forward requests from other machines, so forwarded requests
 //! are refused. A local browser may show pages from other sites, so requests with a foreign `Host`
-//! or `Origin` are refused. A page that changes data must send a token, which only the gateway's own
-//! pages can read.
+//! or `Origin` are refused. A page that changes data must send a token, which only the gateway's
+//! own pages can read.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::{Authority, Scheme};
@@ -62,6 +62,25 @@ impl Admission {
         match self {
             Admission::Key { id, .. } => Some(id),
             Admission::Open | Admission::Refused => None,
+        }
+    }
+
+    /// Returns whether the caller's role includes the permission. Callers without a key have all
+    /// permissions.
+    pub(crate) fn has(&self, permission: Permission) -> bool {
+        match self {
+            Admission::Key { role, .. } => permission.is_granted_to(*role),
+            Admission::Open | Admission::Refused => true,
+        }
+    }
+
+    /// Returns whether the caller's key restricts models, cost, tokens or rates.
+    pub(crate) fn is_limited(&self) -> bool {
+        match self {
+            Admission::Key { models, allowance, .. } => {
+                !models.is_empty() || *allowance != Allowance::default()
+            }
+            Admission::Open | Admission::Refused => false,
         }
     }
 
@@ -214,7 +233,8 @@ pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
     matches!(site, Some("cross-site" | "same-site"))
 }
 
-/// Returns whether a reverse proxy forwarded the request, according to the headers that proxies add.
+/// Returns whether a reverse proxy forwarded the request, according to the headers that proxies
+/// add.
 pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
     let is_proxy_header = |name: &str| {
         matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
@@ -278,6 +298,30 @@ mod tests {
         headers.insert(HOST, host.parse().unwrap());
         origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
         is_local(&headers, None)
+    }
+
+    fn key(role: Option<KeyRole>, models: &[&str], allowance: Allowance) -> Admission {
+        let models = models.iter().copied().map(Name::from).collect();
+        Admission::Key { tenant: "acme".into(), id: "key_1".into(), models, allowance, role }
+    }
+
+    #[test]
+    fn keys_with_models_budgets_or_rates_are_limited() {
+        let none = Allowance::default();
+        let operator = Some(KeyRole::Operator);
+        assert!(!key(operator, &[], none).is_limited());
+        assert!(!Admission::Open.is_limited());
+        assert!(key(operator, &["claude-*"], none).is_limited());
+        assert!(key(operator, &[], Allowance { tokens: Some(9), ..none }).is_limited());
+        assert!(key(operator, &[], Allowance { per_minute: Some(9), ..none }).is_limited());
+    }
+
+    #[test]
+    fn viewers_may_not_call_models() {
+        let none = Allowance::default();
+        assert!(!key(Some(KeyRole::Viewer), &[], none).has(Permission::Use));
+        assert!(key(Some(KeyRole::App), &[], none).has(Permission::Use));
+        assert!(key(None, &[], none).has(Permission::Use));
     }
 
     #[test]

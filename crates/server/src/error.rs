@@ -101,6 +101,11 @@ impl From<&UpstreamError> for GatewayError {
     fn from(error: &UpstreamError) -> Self {
         match error {
             UpstreamError::NoCredential { .. } => Self::new(401, error.to_string()),
+            // The details name files and hosts of the operator. The log contains them.
+            UpstreamError::CredentialUnavailable { endpoint, .. } => {
+                let message = "the gateway has no credential; its log states the reason";
+                Self::new(502, format!("no credential for {endpoint}: {message}"))
+            }
             UpstreamError::TimedOut { .. } => Self::new(504, error.to_string()),
             UpstreamError::Resting { left, .. } => Self::new(503, error.to_string()).after(*left),
             _ => Self::new(502, error.to_string()),

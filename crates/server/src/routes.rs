@@ -69,8 +69,8 @@ fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
 }
 
 /// Declares the operations, the route table and the dispatch. Each row contains the operation, the
-/// permission that it needs, its method, path and summary. The optional `[query parameters]`, `{body members}`, `-> response` and
-/// `| stream event` follow, and then the handler.
+/// permission that it needs, its method, path and summary. The optional `[query parameters]`,
+/// `{body members}`, `-> response` and `| stream event` follow, and then the handler.
 macro_rules! routes {
     ($request:ident; $(
         $op:ident $permission:ident $method:literal $path:literal $summary:literal

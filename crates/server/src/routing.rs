@@ -33,8 +33,8 @@ pub trait ModelRouter: Send + Sync {
         Vec::new()
     }
 
-    /// Returns why no configured provider can be used, for `/readyz`; `None` if one can be used. The
-    /// default implementation returns `None`.
+    /// Returns why no configured provider can be used, for `/readyz`; `None` if one can be used.
+    /// The default implementation returns `None`.
     fn outage(&self) -> Option<&'static str> {
         None
     }

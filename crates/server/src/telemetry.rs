@@ -241,8 +241,8 @@ impl Telemetry {
         Ok(RequestScope::new(Arc::clone(self), reports, caller, dialect, slot))
     }
 
-    /// Counts a reload. `applied` is the time at which the new version took effect; `None` if it was
-    /// rejected.
+    /// Counts a reload. `applied` is the time at which the new version took effect; `None` if it
+    /// was rejected.
     pub fn record_reload(&self, kind: ReloadKind, applied: Option<Timestamp>) {
         self.metrics.count_reload(kind, applied);
     }

@@ -83,7 +83,7 @@ fn call(status: u16) -> CompletedCall {
     }
 }
 
-/// Returns the spans of a run with a message, an answer and a failed tool.
+/// Returns the spans of a run with a message, an answer, a failed and a successful tool call.
 fn run_spans() -> Vec<Span> {
     let events = [
         r#"{"type":"run","status":"running","agent":"assistant"}"#,
@@ -94,6 +94,8 @@ fn run_spans() -> Vec<Span> {
         r#"{"type":"turn","phase":"end","turn":1,"reason":"tools"}"#,
         r#"{"type":"tool_call","phase":"start","name":"now","id":"call_1","args":{}}"#,
         r#"{"type":"tool_call","phase":"error","name":"now","id":"call_1","args":{},"error":{"message":"no clock"}}"#,
+        r#"{"type":"tool_call","phase":"start","name":"now","id":"call_2","args":{}}"#,
+        r#"{"type":"tool_call","phase":"success","name":"now","id":"call_2","args":{},"result":"noon"}"#,
     ];
     let packed = pack_events(events.iter().map(|event| event.as_bytes()));
     let events = Some((1, u64::from(packed.events)));

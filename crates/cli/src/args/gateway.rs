@@ -13,8 +13,8 @@ use crate::listen_address::{InvalidListenAddress, ListenAddress};
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// Address to listen on: HOST:PORT, :PORT for all interfaces, or `unix:/PATH` for a Unix socket;
-    /// port 0 picks a free port; overrides the configuration
+    /// Address to listen on: HOST:PORT, :PORT for all interfaces, or `unix:/PATH` for a Unix
+    /// socket; port 0 picks a free port; overrides the configuration
     #[arg(long, value_name = "ADDRESS", value_parser = serve_address)]
     pub(crate) listen: Option<ListenAddress>,
     /// PEM file with the certificate and its intermediate certificates; enables TLS and overrides
@@ -154,8 +154,8 @@ pub(crate) struct KeysUpdate {
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-    /// Limits to remove, separated by commas: models, budget-usd, budget-tokens, soft-limit, rate or
-    /// tokens-per-minute
+    /// Limits to remove, separated by commas: models, budget-usd, budget-tokens, soft-limit, rate
+    /// or tokens-per-minute
     #[arg(
         long,
         value_name = "LIMIT",

@@ -1,5 +1,5 @@
-//! `throughline check`: tests a configuration against its providers, its store and this machine. The
-//! output contains no key.
+//! `throughline check`: tests a configuration against its providers, its store and this machine.
+//! The output contains no key.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -324,8 +324,8 @@ async fn key(http: &Http, test: &KeyTest) -> CheckRow {
     }
 }
 
-/// Fetches the credential of an endpoint from its source, and describes the source that provided it.
-/// Returns `None` if the endpoint has no such credential.
+/// Fetches the credential of an endpoint from its source, and describes the source that provided
+/// it. Returns `None` if the endpoint has no such credential.
 async fn source_in_use(http: &Http, endpoint: &str) -> Option<Result<String, FetchError>> {
     match &http.endpoint(endpoint)?.credential {
         CredentialSource::Dynamic(credential) => Some(credential.test(crate::clock::now()).await),

@@ -1,6 +1,6 @@
 //! `throughline env`: prints environment details for bug reports. The output contains no secret and
-//! no address. Environment variables are printed without their values, and paths without the name of
-//! the home directory.
+//! no address. Environment variables are printed without their values, and paths without the name
+//! of the home directory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
 use throughline_codec::CODECS;
+use throughline_provider::CredentialSettings;
 use throughline_store::open;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -161,6 +162,14 @@ fn providers(config: &Config) -> String {
             Credential::Own { variable: Some(_), .. } => "variable",
             Credential::Own { variable: None, .. } => "file",
             Credential::Aws(_) => "AWS",
+            // The full description may contain a path.
+            Credential::Dynamic(settings) => match settings {
+                CredentialSettings::File(_) => "key file",
+                CredentialSettings::Command(_) => "command",
+                CredentialSettings::Aws(_) => "AWS",
+                CredentialSettings::Google(_) => "Google",
+                CredentialSettings::Entra(_) => "Entra",
+            },
             Credential::Missing { .. } => "key missing",
             Credential::Callers | Credential::Open => return None,
         };

@@ -1,5 +1,5 @@
-//! `throughline stats`: prints the number of threads, runs and records in a store, their total size,
-//! and what `[retention]` deletes.
+//! `throughline stats`: prints the number of threads, runs and records in a store, their total
+//! size, and what `[retention]` deletes.
 
 use std::time::Duration;
 

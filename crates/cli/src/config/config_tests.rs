@@ -174,7 +174,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
         (
             "port = 1",
             "1:1: unknown key `port` at the top of the file; valid keys are server, store, gateway, \
-             agents, catalog, redaction, providers, routes, prices, tracing, mcp, http",
+             agents, catalog, redaction, retention, providers, routes, prices, tracing, mcp, http",
         ),
         ("[server]\nlisen = \"x\"", "2:1: unknown key `lisen` in [server]; did you mean `listen`?"),
         (

@@ -239,7 +239,7 @@ const FIXED_LIMITS: &[(&str, &str, &str)] = &[
     ("if keys exist | seven eighths |", "server/src/telemetry/fair_pool.rs", "RESERVED: u64 = 8;"),
     (
         "reserves from a budget | 4,096 |",
-        "server/src/gateway/estimate.rs",
+        "server/src/telemetry/estimate.rs",
         "DEFAULT_OUTPUT: u64 = 4096;",
     ),
     (

@@ -96,8 +96,8 @@ fn host_names_and_bare_ports_are_accepted() {
     assert!(output.err.contains("not encrypted"), "{}", output.err);
 }
 
-/// A reverse proxy on the same machine connects from a loopback address and may send a local `Host`.
-/// Without keys, it would open the gateway to every client of the proxy.
+/// A reverse proxy on the same machine connects from a loopback address and may send a local
+/// `Host`. Without keys, it would open the gateway to every client of the proxy.
 #[test]
 fn gateway_without_keys_refuses_forwarded_requests() {
     let store = TestStore::without_database("listen-forwarded");

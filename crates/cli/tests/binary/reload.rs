@@ -165,8 +165,8 @@ fn prices_and_redaction_are_reloaded_under_load() {
     // In dollars per million input tokens.
     let config = |price: u32, secret: &str| {
         format!(
-            "{}[prices.\"sim/*\"]\ninput = {price}\noutput = 0\n\
-             [redaction]\nsecretPatterns = [\"{secret}\"]\n",
+            "{}[prices.\"sim/*\"]\ninput = {price}\ncached = {price}\nwritten = {price}\n\
+             output = 0\n[redaction]\nsecretPatterns = [\"{secret}\"]\n",
             route("sim/claude-sonnet-5-5")
         )
     };
@@ -336,7 +336,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
 }
 
-/// A provider that sends the start of a stream, and the rest when it is told to.
+/// A provider that sends the start of a stream, and the rest after a message in `go_on`.
 fn slow_provider(go_on: Receiver<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -137,7 +137,10 @@ fn reason(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    let text: String = texts.join(": ").chars().take(LONGEST_REASON).collect();
+    // The output of a `credential_process` may contain secrets.
+    let text = texts.join(": ");
+    let text = text.split("Stderr:").next().unwrap_or_default();
+    let text: String = text.chars().take(LONGEST_REASON).collect();
     redact(&text).to_string()
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the cache: one fetch at a time, refreshes before the expiry, and failures.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use throughline_core::Credential;
@@ -142,7 +142,7 @@ async fn panic_in_a_source_is_a_failed_fetch() {
     let (credential, script) = credential(&[], 2);
     let error = credential.current(at(0)).await.unwrap_err();
     assert_eq!(&*error.problem, "the fetch panicked");
-    script.results.lock().unwrap_or_else(|it| it.into_inner()).push_back(Ok(("one", 3600)));
+    script.results.lock().unwrap_or_else(PoisonError::into_inner).push_back(Ok(("one", 3600)));
     script.results.clear_poison();
     assert_eq!(text(&credential.current(at(1)).await.unwrap()), "one");
 }

@@ -21,6 +21,7 @@ use crate::engine::compare::{self, Similarity};
 use crate::engine::named_ids;
 use crate::engine::restore::uses::TurnUses;
 use crate::engine::splice::{self, Patch};
+use crate::engine::step::Predecessor;
 use crate::engine::turn_cache::Captured;
 use crate::engine::unmask;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
@@ -43,9 +44,11 @@ pub(super) async fn restore(
     let known = unmask::KnownTurns { captured: &matches.candidates, ids: &matches.ids };
     let cleaned = unmask::clean(replay, (tenant, end_user), &call, turns, known).await?;
     let mut unmasked = unmask::RemovedThoughts::default();
-    if !cleaned.is_empty() {
-        unmasked = unmask::RemovedThoughts::remove(&mut call, turns, cleaned);
+    if !cleaned.items.is_empty() {
+        unmasked = unmask::RemovedThoughts::remove(&mut call, turns, cleaned.items);
         matches = find_turns(replay, (tenant, end_user), &call).await?;
+        let predecessor = &mut matches.conversation.predecessor;
+        *predecessor = predecessor.take().or(cleaned.last.map(Predecessor::Turn));
     }
     let TurnMatches {
         mut conversation, patches, owners, mut findings, omitted, candidates, ..

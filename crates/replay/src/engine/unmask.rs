@@ -171,15 +171,23 @@ pub(super) struct KnownTurns<'m> {
     pub(super) ids: &'m HashMap<usize, TurnId>,
 }
 
-/// Finds turns in a request that contain Thoughts as text, and returns their Items without these
-/// texts, by turn index.
+/// The turns of a request that contain Thoughts as text.
+#[derive(Default)]
+pub(super) struct CleanedTurns {
+    /// Their Items without these texts, by turn index.
+    pub(super) items: HashMap<usize, CleanedItems>,
+    /// The id of the last turn of the request, if this search found it.
+    pub(super) last: Option<TurnId>,
+}
+
+/// Finds turns in a request that contain Thoughts as text.
 pub(super) async fn clean(
     replay: &Replay,
     (tenant, end_user): (&Tenant, Option<&str>),
     call: &Call,
     turns: &[ChainTurn],
     known: KnownTurns<'_>,
-) -> Result<HashMap<usize, CleanedItems>, StoreError> {
+) -> Result<CleanedTurns, StoreError> {
     let mut cleaned: HashMap<usize, CleanedItems> = HashMap::new();
     for (at, captured) in known.captured {
         let items = turns.get(*at).map(|turn| items_of(call, turn)).unwrap_or_default();
@@ -190,27 +198,32 @@ pub(super) async fn clean(
     let open = turns.iter().enumerate().filter(|(at, _)| !known.captured.contains_key(at));
     let open = open.filter(|(_, turn)| may_hold(items_of(call, turn)));
     let open: HashSet<usize> = open.map(|(at, _)| at).take(MOST_TURNS).collect();
-    if open.is_empty() {
-        return Ok(cleaned);
-    }
+    let Some(last_open) = open.iter().max() else {
+        return Ok(CleanedTurns { items: cleaned, last: None });
+    };
     let mut vault = VaultSearch::new(replay, tenant, end_user);
     let mut beginning = Call::new(call.target.clone());
     beginning.system.clone_from(&call.system);
     let mut chain = Chain::of(&beginning, tenant, end_user);
     let (mut before, mut seen, mut next): (Vec<Item>, usize, usize) = (Vec::new(), 0, 0);
     let mut predecessor = Some(Predecessor::Start);
+    let mut looked_up = 0;
     for (at, turn) in turns.iter().enumerate() {
         before.extend_from_slice(call.items.get(next..turn.items.start).unwrap_or_default());
         next = turn.items.end;
         chain.extend(&before, seen);
         let items = items_of(call, turn);
         let mut id = known.ids.get(&at).cloned();
-        if open.contains(&at)
-            && let Some((found, without)) =
-                by_digest(&mut vault, &chain, predecessor.as_ref(), items).await?
-        {
-            cleaned.insert(at, without);
-            id = Some(found);
+        let is_open = open.contains(&at);
+        // The steps of later turns need the id of this turn, even if it contains no Thought.
+        let is_needed = id.is_none() && turn.digest.is_some() && at < *last_open;
+        if is_open || is_needed && looked_up < MOST_TURNS {
+            looked_up += usize::from(!is_open);
+            let found = by_digest(&mut vault, &chain, predecessor.as_ref(), items, is_open).await?;
+            if let Some((found, without)) = found {
+                cleaned.extend(without.map(|without| (at, without)));
+                id = Some(found);
+            }
         }
         if turn.digest.is_some() {
             predecessor = id.map(Predecessor::Turn);
@@ -223,7 +236,11 @@ pub(super) async fn clean(
         chain.extend(&before, seen);
         seen = before.len();
     }
-    Ok(cleaned)
+    let last = match predecessor {
+        Some(Predecessor::Turn(id)) => Some(id),
+        Some(Predecessor::Start) | None => None,
+    };
+    Ok(CleanedTurns { items: cleaned, last })
 }
 
 fn items_of<'c>(call: &'c Call, turn: &ChainTurn) -> &'c [Item] {
@@ -240,14 +257,16 @@ fn may_hold(items: &[Item]) -> bool {
     texts().any(|text| tagged(text).is_some()) || (2..=MAX_TEXTS).contains(&texts().count())
 }
 
-/// Looks up a turn by the chain key and the step that the turn would have without its tagged texts,
-/// or without one of its texts. Returns its id and its Items without Thoughts.
+/// Looks up a turn by its chain key and its step as received. If `may_clean`, also looks it up by
+/// those that it would have without its tagged texts, or without one of its texts. Returns its id,
+/// and its Items without Thoughts if it contains Thoughts as text.
 async fn by_digest(
     vault: &mut VaultSearch<'_>,
     chain: &Chain,
     predecessor: Option<&Predecessor>,
     items: &[Item],
-) -> Result<Option<(TurnId, CleanedItems)>, StoreError> {
+    may_clean: bool,
+) -> Result<Option<(TurnId, Option<CleanedItems>)>, StoreError> {
     let mut candidates: Vec<CleanedItems> = Vec::new();
     let untagged = items.iter().map(|item| {
         match text_of(item).and_then(|text| strip_tagged_thoughts(text, |_| true)) {
@@ -255,8 +274,10 @@ async fn by_digest(
             None => Some(item.clone()),
         }
     });
-    candidates.push(untagged.collect());
-    for (omitted, item) in items.iter().enumerate() {
+    if may_clean {
+        candidates.push(untagged.collect());
+    }
+    for (omitted, item) in items.iter().enumerate().filter(|_| may_clean) {
         if text_of(item).is_some_and(|text| !text.trim().is_empty()) {
             let rest = items.iter().enumerate();
             let rest = rest.map(|(at, item)| (at != omitted).then(|| item.clone()));
@@ -278,8 +299,9 @@ async fn by_digest(
     let digests: Vec<_> = digests.filter(|digest| !received.contains(digest)).collect();
     let keys = received.iter().chain(&digests).copied().map(VaultKey::Chain);
     vault.look_up(keys.collect()).await?;
-    if received.iter().any(|digest| vault.result(&VaultKey::Chain(*digest)).is_some()) {
-        return Ok(None);
+    let found = received.iter().find_map(|digest| vault.result(&VaultKey::Chain(*digest)));
+    if let Some(found) = found {
+        return Ok(Some((found.turn.id.clone(), None)));
     }
     for digest in digests {
         let Some(found) = vault.result(&VaultKey::Chain(digest)) else { continue };
@@ -287,7 +309,7 @@ async fn by_digest(
         let Some(without) = without_thoughts(items, &captured) else { continue };
         let remaining: Vec<Item> = without.iter().flatten().cloned().collect();
         if VisibleDigests::of(&remaining) == captured.visible {
-            return Ok(Some((found.turn.id, without)));
+            return Ok(Some((found.turn.id, Some(without))));
         }
     }
     Ok(None)

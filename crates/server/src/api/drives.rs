@@ -3,8 +3,8 @@
 //!
 //! Every model call of a run is checked against the key that started the run. The call reserves its
 //! estimated usage from the limits of that key and is charged to that key. Each tenant has a share
-//! of the runs that are driven at once. When a tenant's share is full, its resumed runs wait and its
-//! new runs are refused, so one tenant cannot delay another.
+//! of the runs that are driven at once. When a tenant's share is full, its resumed runs wait and
+//! its new runs are refused, so one tenant cannot delay another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -24,7 +24,7 @@ use throughline_core::{ACCOUNT_SEPARATOR, BudgetPeriod, Call, Origin, Reply, Ten
 use throughline_json::{Name, Tree};
 use tokio::time::sleep;
 
-use crate::access::{Admission, Keyring};
+use crate::access::{Admission, Keyring, Permission};
 use crate::error::GatewayError;
 use crate::routing::{ModelRouter, RouteTarget};
 use crate::telemetry::{
@@ -135,6 +135,10 @@ impl RunPermit {
                 format!("the key {key} was revoked; send the message again with a valid key");
             return Err(deny("keyRevoked", (0.0, 1.0), message));
         }
+        if !admission.has(Permission::Use) {
+            let message = format!("the role of the key {key} may not call models; use another key");
+            return Err(deny("keyRole", (0.0, 1.0), message));
+        }
         if !admission.allows(model) {
             let message = format!(
                 "the key {key} may not use the model {model}; choose an allowed model or use \
@@ -170,6 +174,12 @@ struct RunCallGrant {
 }
 
 impl RunCallGrant {
+    /// Estimates the usage from the request and the bytes of the answer so far.
+    fn estimate(&self) -> Usage {
+        let output = self.received / BYTES_OF_A_TOKEN;
+        Usage { input: self.input, output, ..Usage::default() }
+    }
+
     /// Adds the usage to the ledger and replaces the reservation with it.
     fn charge(&mut self, line: UsageKey, usage: Usage) {
         let meter = &self.operations.meter;
@@ -190,7 +200,9 @@ impl CallGrant for RunCallGrant {
         self.is_settled = true;
         if let Some(reply) = reply {
             let (tenant, key) = (self.line.tenant.clone(), self.line.key.clone());
-            self.charge(usage_key(tenant, key, &reply.origin), reply.usage);
+            // Some endpoints return no usage.
+            let usage = if reply.usage.total() > 0 { reply.usage } else { self.estimate() };
+            self.charge(usage_key(tenant, key, &reply.origin), usage);
         }
     }
 }
@@ -198,9 +210,7 @@ impl CallGrant for RunCallGrant {
 impl Drop for RunCallGrant {
     fn drop(&mut self) {
         if !self.is_settled {
-            let output = self.received / BYTES_OF_A_TOKEN;
-            let usage = Usage { input: self.input, output, ..Usage::default() };
-            self.charge(self.line.clone(), usage);
+            self.charge(self.line.clone(), self.estimate());
         }
     }
 }

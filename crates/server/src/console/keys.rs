@@ -26,7 +26,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
 
 /// Creates a key. Only this response contains the key itself.
 pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
-    let (manager, tenant) = (manager(request)?, &request.caller.tenant);
+    let (manager, tenant) = (unlimited(request)?, &request.caller.tenant);
     let root = request.body.root();
     let label = match root.present("label") {
         None => Name::from(UNNAMED),
@@ -44,7 +44,7 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
 
 /// Changes the limits of a key, including its role. A member that is null removes its limit.
 pub(crate) async fn update(request: &ApiRequest<'_>) -> ApiResult {
-    let (manager, id) = (manager(request)?, key_id(request));
+    let (manager, id) = (unlimited(request)?, key_id(request));
     let changes = limits(request.body.root());
     let limits = manager.change_limits(&request.caller.tenant, id, &changes).await?;
     let limits = limits.ok_or_else(unknown_key)?;
@@ -62,7 +62,7 @@ pub(crate) async fn revoke(request: &ApiRequest<'_>) -> ApiResult {
 
 /// Lets the budgets of a key count from zero.
 pub(crate) async fn reset(request: &ApiRequest<'_>) -> ApiResult {
-    manager(request)?;
+    unlimited(request)?;
     let (id, tenant) = (key_id(request), &request.caller.tenant);
     let keys = archive(request)?.keys(tenant).await?;
     if !keys.iter().any(|key| *key.id == *id && key.revoked.is_none()) {
@@ -83,6 +83,17 @@ fn manager<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn KeyManager> {
     }
     let unavailable = || ApiError::new(501, "this server does not manage keys");
     request.api.keys.as_deref().ok_or_else(unavailable)
+}
+
+/// Returns the port for changes to limits. An operator whose own key has limits could otherwise
+/// remove them or create a key without them.
+fn unlimited<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn KeyManager> {
+    if request.caller.admission.is_limited() {
+        let message = "this key has limits, so it may list and revoke keys, but not create keys or \
+                       change limits; use an operator key without limits";
+        return Err(ApiError::new(403, message));
+    }
+    manager(request)
 }
 
 fn key_id<'a>(request: &'a ApiRequest<'_>) -> &'a str {

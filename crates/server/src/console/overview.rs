@@ -15,12 +15,13 @@ use throughline_core::{LogId, LogKind, Request, TurnId, Wire};
 use throughline_json::{Json, Name, Node, Object};
 
 use crate::api::{ApiRequest, ApiResult, CallFigures, json_response};
-use crate::console::calls::{is_conversation, is_unanswered};
+use crate::console::calls::is_unanswered;
 use crate::console::time_range::TimeRange;
 use crate::console::{archive, erasure_epoch};
 use crate::object::to_json;
 use crate::records::{RecordPages, StoreResult};
 use crate::telemetry::{UsageAmount, UsageKey, usage_log};
+use throughline_replay::is_conversation;
 
 /// Maximum number of logs to read for one overview.
 const MAX_LOGS: usize = 50_000;

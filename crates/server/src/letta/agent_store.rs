@@ -143,8 +143,8 @@ impl AgentRecord {
     }
 }
 
-/// Returns the Threads that a tenant's agents need: the list of agents, and the Thread of each agent
-/// that was not deleted. The conversations of agents are not included.
+/// Returns the Threads that a tenant's agents need: the list of agents, and the Thread of each
+/// agent that was not deleted. The conversations of agents are not included.
 pub async fn agent_threads(store: &dyn Store, tenant: &Tenant) -> StoreResult<Vec<LogId>> {
     let agents = AgentStore { store, tenant }.agents().await?;
     Ok(std::iter::once(LogId::from(INDEX)).chain(agents.into_iter().map(LogId)).collect())

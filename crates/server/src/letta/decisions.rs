@@ -8,6 +8,7 @@ use throughline_json::{self as json, Json, Name};
 use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
 use tokio::time::timeout;
 
+use crate::access::Permission;
 use crate::api::{ApiError, ApiRequest, ApiResult};
 use crate::letta::message::MESSAGE;
 use crate::letta::message_request::Decision;
@@ -23,7 +24,11 @@ pub(crate) async fn send(
 ) -> ApiResult<u64> {
     let (api, tenant, run) = (request.api, &request.caller.tenant, &head.log);
     let (_, progress) = request.progress(run).await?;
-    for command in to_commands(&progress, run, decisions)? {
+    let commands = to_commands(&progress, run, decisions)?;
+    if commands.iter().any(|command| matches!(command, RunCommand::Answer(_))) {
+        request.caller.require(Permission::Approve)?;
+    }
+    for command in commands {
         api.drives.runner_with_new_owner().send_command(tenant, run, command).await?;
     }
     let is_for_all = decisions.iter().any(|one| one.call().is_none());

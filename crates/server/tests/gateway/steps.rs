@@ -139,6 +139,29 @@ async fn turns_after_a_found_turn_are_restored_with_another_system_prompt() {
 
 /// Two branches have the same turn with an id and the same visible reply, but another tool result.
 #[tokio::test]
+async fn equal_steps_of_conversations_that_differ_earlier_restore_nothing() {
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let (fixture, caller) = (ReplayFixture::new().await, acme());
+        let looked = look(1);
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+        // The first question of the second conversation was edited.
+        for (first, thought_id) in [("Look.", 2), ("Look there.", 3)] {
+            let mut messages = tool_step(&looked, "a door");
+            messages[0] = user(first);
+            let reply = text_reply("A door.", thought_id);
+            caller.exchange(&fixture, &wire_target, (SYSTEM, &messages), &reply).await;
+        }
+        let messages = with_reply(&tool_step(&looked, "a door"), &text_reply("A door.", 2));
+        let call = wire_target.lossy(OTHER_SYSTEM, &messages);
+        let (_, encoded) = caller.send(&fixture, &wire_target, call).await;
+        let sent = wire_target.seals_sent(&encoded.request.body);
+        let sent: Vec<_> = sent.into_iter().flatten().collect();
+        assert_eq!(sent, [seal(1)], "{wire}");
+    }
+}
+
+#[tokio::test]
 async fn edited_branches_restore_only_their_own_reasoning() {
     for wire_target in targets() {
         let wire = wire_target.codec.wire();

@@ -77,7 +77,8 @@ async fn key_holder_can_read_its_usage() {
         "0.00042"
     );
     assert_eq!(gateway.metric("throughline_captures_total").await, "4");
-    assert_eq!(gateway.metric("throughline_call_seconds_count{").await, "4");
+    let seconds = "throughline_call_seconds_count{dialect=\"anthropic-messages\",provider=\"raw\"}";
+    assert_eq!(gateway.metric(seconds).await, "4");
     gateway.close().await;
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use throughline_core::{Append, Batch, LogId, Store as _, StoreError, Tenant};
+use throughline_core::{Append, Batch, LogId, LogKind, LogOpening, Store as _, StoreError, Tenant};
 use throughline_json::{Name, Node, Tree};
 use tokio::time::Instant;
 
@@ -58,7 +58,13 @@ impl Journal {
             return Ok(false);
         };
         row.limits = Name::from(limits.json().as_str());
-        let append = Append::new(KEYS_LOG).record(key_record(CHANGED, &row));
+        let log = LogId::from(KEYS_LOG);
+        let is_there = self.backend.log(tenant, &log).await?.is_some();
+        let mut append = Append::new(log).record(key_record(CHANGED, &row));
+        // Stores of earlier versions contain keys, but no log of their changes.
+        if !is_there {
+            append = append.opening(LogOpening { kind: LogKind::Run, of: None, fork: None });
+        }
         self.commit_as_operator(Batch::new(tenant.clone()).append(append), Vec::new()).await?;
         if let Some(known) = self.limits.lock().get_mut(tenant) {
             known.read = None;

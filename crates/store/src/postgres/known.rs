@@ -95,6 +95,11 @@ impl KnownStore {
         *lock(&self.durable) = Some((number, Instant::now()));
     }
 
+    /// Ends the check of this writer's groups, because the writer is about to delete its row.
+    pub(super) fn end_writer(&self) {
+        *lock(&self.durable) = None;
+    }
+
     /// Returns the start time of the server process that was checked last; `None` before the first
     /// check.
     pub(super) fn checked(&self) -> Option<i64> {
@@ -131,6 +136,8 @@ impl KnownStore {
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Vec::new(),
             Err(error) => return Err(UnusableStore::Failed(error)),
         };
+        // The writer may have ended and deleted its row since.
+        let durable = durable.filter(|_| lock(&self.durable).is_some());
         let problem = match rows.first() {
             Some(row) => difference(row, *identity, durable, ids.len())?,
             None => Some(OTHER_STORE),

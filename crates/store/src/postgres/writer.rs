@@ -416,6 +416,7 @@ impl PostgresWriter {
         }
         if self.number > 0 {
             let writer = self.shared.writer.clone();
+            self.shared.server.known.end_writer();
             // This also deletes the rows of writers that ended without closing.
             let sql = "DELETE FROM writers WHERE writer = $1 \
                        OR touched < clock_timestamp() - interval '30 days'";

@@ -31,6 +31,7 @@ impl Source {
 
     pub(crate) fn is_test(&self) -> bool {
         self.path.ends_with("_tests.rs")
+            || self.path.contains("_tests/")
             || self.is_in_a_crates("tests")
             || self.is_in_a_crates("benches")
     }

@@ -145,5 +145,5 @@ fn behaviour(rule: &Rule, rows: &RequestCatalog) -> String {
                 .to_owned(),
         );
     }
-    entries.iter().map(|entry| format!("- {entry}\n")).collect()
+    entries.iter().fold(String::new(), |list, entry| list + "- " + entry + "\n")
 }

@@ -92,10 +92,17 @@ impl ManualModel {
     }
 }
 
-/// Streams the response to one request, piece by piece.
+/// Streams the response to one request, piece by piece. This provider has no list of models.
 fn answer(mut stream: TcpStream, pieces: &Receiver<ModelPiece>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
+    drop(reader.read_line(&mut line));
+    if line.starts_with("GET ") {
+        let missing = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        drop(stream.write_all(missing.as_bytes()));
+        return;
+    }
+    line.clear();
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();

@@ -66,6 +66,10 @@ impl TurnSearch<'_> {
         let Some(VaultMatch { turn: stored, siblings }) = self.vault.result(key) else {
             return Ok(None);
         };
+        // Turns with the same step may belong to conversations that differ before the predecessor.
+        if siblings > 0 {
+            return Ok(None);
+        }
         let (turns, items) = (self.turns, self.items);
         let Some(turn) = turns.get(at) else { return Ok(None) };
         self.at = at;

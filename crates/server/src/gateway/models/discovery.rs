@@ -115,7 +115,8 @@ fn known_models(source: &ModelSource) -> Vec<ProviderModel> {
         .collect()
 }
 
-/// Returns the request for the model list of an endpoint; `None` if the provider's wire has no list.
+/// Returns the request for the model list of an endpoint; `None` if the provider's wire has no
+/// list.
 pub fn model_list_request(endpoint: &Name, provider: &Provider) -> Option<UpstreamRequest> {
     let path = list_path(provider)?;
     let header = |name: &str, value: &str| (Name::from(name), Name::from(value));

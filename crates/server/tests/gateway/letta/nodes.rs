@@ -76,9 +76,10 @@ async fn usage_of_a_stopped_process_is_charged_to_the_key() {
         let (_, bytes) = second.send("us", "GET", "/v1/throughline/usage", &json!(null)).await;
         serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()["used"].clone()
     };
-    let mut both = used().await;
-    while both["calls"] != 2 {
-        both = used().await;
+    // The interrupted call of the first process is charged by its estimate.
+    let mut all = used().await;
+    while all["calls"] != 3 {
+        all = used().await;
     }
-    assert_eq!(both["tokens"], 220);
+    assert!(all["tokens"].as_u64().unwrap() > 220, "{all}");
 }

@@ -10,7 +10,7 @@ use throughline_testkit::figure;
 use crate::letta::scene::{AgentGateway, user_message};
 
 /// Routes without object ids, each with the response text expected for a tenant without objects.
-const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 24] = [
+const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 25] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),

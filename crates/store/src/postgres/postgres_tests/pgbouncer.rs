@@ -6,7 +6,7 @@ use throughline_testkit::Cluster;
 use tokio_postgres::AsyncMessage;
 
 use super::*;
-use crate::journal::{Journal, KeyLimits};
+use crate::{Journal, KeyLimits};
 
 /// A server, PgBouncer, and the URLs of one database at both.
 struct Bouncer {
