@@ -200,7 +200,8 @@ pub(crate) fn tool(
     Some(encode(draft))
 }
 
-fn is_namespace(tool: &Tool) -> bool {
+/// Returns whether a tool is a namespace of the Responses API, which contains other tools.
+pub(crate) fn is_namespace(tool: &Tool) -> bool {
     tool.native_on(&Wire::OPENAI_RESPONSES).is_some_and(|native| {
         native.json.tree().root().get("type").is_some_and(|kind| kind.is(NAMESPACE))
     })

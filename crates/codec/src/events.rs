@@ -259,5 +259,19 @@ pub(crate) fn opened_event(index: u32, item: &Item) -> Event {
     if let Body::Text(text) | Body::Thought(Thought { content: text, .. }) = &mut body {
         *text = Name::default();
     }
+    if let Body::Call(call) = &mut body
+        && let Some(name) = name_in_namespace(item)
+    {
+        call.name = name;
+    }
     Event::Opened { index, id, body }
+}
+
+/// Returns the name of a call in its namespace; `None` for calls without a namespace. Only the
+/// encoder of the call's own wire writes this name: other clients define no namespaces.
+fn name_in_namespace(item: &Item) -> Option<Name> {
+    let native = item.native_on(&Wire::OPENAI_RESPONSES)?;
+    memchr::memmem::find(native.json.bytes(), b"\"namespace\"")?;
+    let tree = native.json.tree();
+    tree.root().present("namespace").and_then(|_| tree.root().name_of("name"))
 }

@@ -10,14 +10,16 @@ use crate::responses::WIRE;
 use crate::responses::encode::{arguments, call_type_and_member};
 use crate::responses::wire;
 
-/// The forms of calls that differ from a plain function call: calls of custom tools contain free
-/// text, and calls of tools in a namespace contain its name.
+/// The forms of calls that differ from a plain function call, by the tool's name on other wires.
+/// Calls of custom tools contain free text, and calls of tools in a namespace contain its name.
 #[derive(Clone, Debug, Default)]
 pub struct CallForms(HashMap<Name, CallForm>);
 
 #[derive(Clone, Debug)]
 struct CallForm {
     namespace: Option<Name>,
+    /// The tool's name in its namespace.
+    name: Name,
     is_custom: bool,
 }
 
@@ -26,7 +28,8 @@ impl CallForms {
     /// call has a form of its own.
     pub fn of(call: &Call) -> Self {
         let forms = call.tools.iter().filter_map(|tool| {
-            let form = CallForm { namespace: wire::namespace(tool), is_custom: is_custom(tool) };
+            let (namespace, name) = wire::own_names(tool);
+            let form = CallForm { namespace, name, is_custom: is_custom(tool) };
             let is_plain = form.namespace.is_none() && !form.is_custom;
             (!is_plain).then(|| (tool.name.clone(), form))
         });
@@ -51,7 +54,7 @@ impl CallForms {
         let prefix = if key == "input" { "ctc" } else { "fc" };
         let element = object! {
             "id": format!("{prefix}_{}", call.id.0), "type": kind, "status": "completed",
-            "call_id": call.id.0, "name": call.name, "namespace": form.namespace.as_deref(),
+            "call_id": call.id.0, "name": form.name, "namespace": form.namespace.as_deref(),
             (key): arguments(call),
         };
         let native = NativePart::new(WIRE, Direction::Response, element);

@@ -56,6 +56,7 @@ pub(super) fn decode_request(
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings::settings(root);
     settings::apply_updates(&mut call.settings, input);
+    settings::complete_tool_names(&mut call);
     call.resumes = root.name_of("previous_response_id");
     call.extras = settings::extras(root);
     draft::record_source(&mut call, WIRE, request, tree);
@@ -198,7 +199,7 @@ impl<'a> ResponsesReader<'a> {
             Kind::Reasoning => Body::Thought(thought(element, &self.base.origin)),
             Kind::Call | Kind::CustomCall => {
                 let wire_id = element.name_of("call_id");
-                let name = element.name_of("name").unwrap_or_default();
+                let name = wire::called_tool(element).unwrap_or_default();
                 let id = self.base.calls.open(wire_id.as_ref(), &name, place);
                 let custom = kind == Kind::CustomCall;
                 let value = element.get(if custom { "input" } else { "arguments" });

@@ -8,7 +8,8 @@ use throughline_core::{
 use throughline_json as json;
 
 use super::tests::{answer, body, input, look, openai, read, result, target, text, text_item};
-use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, codec, events_from_reply};
+use super::wire;
+use crate::{CallForms, Codec, DecodeContext, Gemini, OpenAiResponses, codec, events_from_reply};
 
 const STORED_ELSEWHERE: &str = "only the endpoint that stores it can use it; it was left out";
 
@@ -248,8 +249,83 @@ fn namespaces_and_custom_tools_reach_every_wire() {
     let sent: serde_json::Value = serde_json::from_slice(&encoded.request.body).unwrap();
     let names: Vec<_> =
         sent["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
-    assert_eq!(names, ["exec", "read"]);
+    assert_eq!(names, ["exec", "mcp__files__read"]);
     assert_eq!(sent["tools"][0]["input_schema"]["required"], serde_json::json!(["input"]));
     let warned: Vec<_> = encoded.warnings.iter().map(|warning| &*warning.setting).collect();
     assert!(!warned.contains(&"tools"), "{warned:?}");
+}
+
+/// Two namespaces and the list of tools contain a tool with the same name. All three reach other
+/// wires, the history names the right one, and the form of a call names its namespace again.
+#[test]
+fn equal_names_in_several_namespaces_stay_apart() {
+    let request = r#"{"model":"gpt-5.6","input":[{"role":"user","content":"Go."},{"type":"function_call","call_id":"call_1","name":"read","namespace":"mcp__files__","arguments":"{}"},{"type":"function_call_output","call_id":"call_1","output":"a"},{"type":"function_call","call_id":"call_2","name":"read","namespace":"mail","arguments":"{}"},{"type":"function_call_output","call_id":"call_2","output":"b"},{"type":"function_call","call_id":"call_3","name":"read","arguments":"{}"},{"type":"function_call_output","call_id":"call_3","output":"c"},{"type":"function_call","call_id":"call_4","name":"send","arguments":"{}"},{"type":"function_call_output","call_id":"call_4","output":"d"}],"tools":[{"type":"function","name":"read","parameters":{"type":"object","properties":{"path":{"type":"string"}}}},{"type":"namespace","name":"mcp__files__","tools":[{"type":"function","name":"read","parameters":{"type":"object","properties":{}}}]},{"type":"namespace","name":"mail","tools":[{"type":"function","name":"read","parameters":{"type":"object","properties":{}}},{"type":"function","name":"send","parameters":{"type":"object","properties":{}}}]}],"tool_choice":{"type":"function","namespace":"mail","name":"read"}}"#;
+    let call = read(request, target("openai", "gpt-5.6"));
+    assert_eq!(body(&call), request, "the same wire receives the request unchanged");
+    // The client omitted the namespace of `send`, which only one tool has as its name.
+    let called = ["mcp__files__read", "mail__read", "read", "mail__send"];
+    let cases = [
+        ("anthropic", "claude-sonnet-4-5", "/tools", "/name"),
+        ("openai-chat", "gpt-5.6", "/tools", "/function/name"),
+        ("gemini", "gemini-3-pro", "/tools/0/functionDeclarations", "/name"),
+        (
+            "bedrock",
+            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "/toolConfig/tools",
+            "/toolSpec/name",
+        ),
+    ];
+    for (provider, model, list, name) in cases {
+        let mut call = call.clone();
+        call.target = target(provider, model);
+        let encoded = codec(&call.target.provider.wire).unwrap().encode(&call).unwrap();
+        let sent: serde_json::Value = serde_json::from_slice(&encoded.request.body).unwrap();
+        let tools = sent.pointer(list).and_then(serde_json::Value::as_array).unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool.pointer(name).unwrap()).collect();
+        assert_eq!(names, ["read", "mcp__files__read", "mail__read", "mail__send"], "{provider}");
+        let again = codec(&call.target.provider.wire).unwrap();
+        let context = DecodeContext::of(call.target.clone());
+        let again = again.decode_request(&encoded.request, &context).unwrap();
+        let names: Vec<_> =
+            again.items.iter().filter_map(|item| Some(item.call()?.name.to_string())).collect();
+        assert_eq!(names, called, "{provider}: {sent}");
+        let chosen = ToolChoice::Tool("mail__read".into());
+        assert_eq!(again.settings.choice, Some(chosen), "{provider}: {sent}");
+    }
+    let mut moved = call.clone();
+    moved.target = target("openai", "gpt-5.2");
+    let choice = r#""tool_choice":{"type":"function","namespace":"mail","name":"read"}"#;
+    assert!(body(&moved).contains(choice), "{}", body(&moved));
+    let forms = CallForms::of(&call);
+    let mut seen = Vec::new();
+    for name in called {
+        let args = json::Json::parse("{}").unwrap();
+        let tool_call =
+            ToolCall { id: "call_9".into(), wire_id: None, name: name.into(), args, custom: false };
+        let place = ItemPosition::default();
+        let mut item = Item::new("reply", place, Role::Assistant, Body::Call(tool_call));
+        forms.apply(&mut item);
+        let native = item.native.map(|native| native.json.as_str().to_owned());
+        let native = native.map(|json| serde_json::from_str::<serde_json::Value>(&json).unwrap());
+        seen.push(native.map(|json| (json["namespace"].clone(), json["name"].clone())));
+    }
+    let form = |namespace: &str, name: &str| {
+        Some((serde_json::Value::from(namespace), serde_json::Value::from(name)))
+    };
+    let expected = [form("mcp__files__", "read"), form("mail", "read"), None, form("mail", "send")];
+    assert_eq!(seen, expected);
+}
+
+/// Other wires accept at most 64 bytes.
+#[test]
+fn long_names_in_namespaces_are_shortened_and_stay_apart() {
+    let namespace = "mcp__a_server_with_a_very_long_name";
+    let long = |end: &str| format!("a_tool_with_a_name_that_is_long_as_well_{end}").into();
+    let names = [long("1"), long("2")].map(|name| wire::qualified_name(Some(namespace), name));
+    assert_ne!(names[0], names[1]);
+    for name in names {
+        assert_eq!(name.len(), 64, "{name}");
+        assert!(name.starts_with("mcp__a_server_with_a_very_long_name__a_tool"), "{name}");
+    }
+    assert_eq!(&*wire::qualified_name(Some("functions"), "exec".into()), "exec");
 }

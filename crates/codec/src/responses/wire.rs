@@ -22,16 +22,65 @@ pub(super) const COMPACTION_TRIGGER: &str = "compaction_trigger";
 /// The namespace whose tools are called without it.
 const DEFAULT_NAMESPACE: &str = "functions";
 
+/// The text between the namespace and the name of a tool on other wires.
+const SEPARATOR: &str = "__";
+
+/// The maximum length in bytes of a tool's name that every wire accepts.
+const MAX_TOOL_NAME: usize = 64;
+
 /// Returns whether a tool is defined inside another element: in an `additional_tools` element of
 /// the input, or in a namespace.
 pub(super) fn is_additional(tool: &Tool) -> bool {
     inner_slot(tool).is_some()
 }
 
-/// Returns the namespace that calls of a tool must name.
-pub(super) fn namespace(tool: &Tool) -> Option<Name> {
-    let name = inner_slot(tool)?.strip_prefix('/')?;
-    Some(Name::from(name)).filter(|name| &**name != DEFAULT_NAMESPACE)
+/// Returns whether calls of a tool must name its namespace.
+pub(super) fn is_in_namespace(tool: &Tool) -> bool {
+    namespace(tool).is_some()
+}
+
+fn namespace(tool: &Tool) -> Option<&str> {
+    let namespace = inner_slot(tool)?.strip_prefix('/')?;
+    Some(namespace).filter(|namespace| must_be_named(namespace))
+}
+
+/// Returns the namespace that calls of a tool must name, and the tool's name in it.
+pub(super) fn own_names(tool: &Tool) -> (Option<Name>, Name) {
+    match (namespace(tool), tool.native_on(&WIRE)) {
+        (Some(namespace), Some(native)) => {
+            let name = native.json.tree().root().name_of("name");
+            (Some(Name::from(namespace)), name.unwrap_or_default())
+        }
+        (Some(_) | None, _) => (None, tool.name.clone()),
+    }
+}
+
+fn must_be_named(namespace: &str) -> bool {
+    !namespace.is_empty() && namespace != DEFAULT_NAMESPACE
+}
+
+/// Returns the name that a tool has on wires without namespaces: `namespace__name`. It depends on
+/// no other tool, so a tool that the client adds later does not rename earlier calls.
+pub(super) fn qualified_name(namespace: Option<&str>, name: Name) -> Name {
+    let Some(namespace) = namespace.filter(|namespace| must_be_named(namespace)) else {
+        return name;
+    };
+    // Codex ends some namespaces with the separator.
+    let namespace = namespace.strip_suffix(SEPARATOR).unwrap_or(namespace);
+    let joined = format!("{namespace}{SEPARATOR}{name}");
+    if joined.len() <= MAX_TOOL_NAME {
+        return Name::from(joined);
+    }
+    let digest = blake3::hash(joined.as_bytes()).to_hex();
+    let digest = digest.get(..8).unwrap_or_default();
+    let start = joined.floor_char_boundary(MAX_TOOL_NAME - digest.len() - 1);
+    Name::from(format!("{}_{digest}", joined.get(..start).unwrap_or_default()))
+}
+
+/// Returns the name that the tool of a call or of a tool choice has on wires without namespaces.
+pub(super) fn called_tool(element: Node<'_>) -> Option<Name> {
+    let name = element.name_of("name")?;
+    Some(qualified_name(element.text_of("namespace").as_deref(), name))
 }
 
 /// Returns the slot of a tool inside another element; the namespace follows the prefix.

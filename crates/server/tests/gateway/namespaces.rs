@@ -46,16 +46,17 @@ fn assert_is_streamed(stream: &[u8], call: &Value) {
 }
 
 /// Runs a loop until the model calls no tool. Returns the type, name and namespace of each call.
+/// `request` returns the request with an input.
 async fn run_loop(
     gateway: &SimGateway,
-    model: &str,
-    is_in_input: bool,
     stream: bool,
+    request: impl Fn(&[Value]) -> Value,
 ) -> Vec<(Value, Value, Value)> {
     let mut input = vec![json!({"role": "user", "content": "Go."})];
     let mut seen = Vec::new();
+    let model = request(&input)["model"].clone();
     for _ in 0..6 {
-        let body = request(model, is_in_input, &input, stream).to_string().into_bytes();
+        let body = request(&input).to_string().into_bytes();
         let headers = [("content-type", "application/json")];
         let (status, headers, reply) = gateway.send("POST", "/v1/responses", body, &headers).await;
         assert_eq!(status, 200, "{model}: {}", String::from_utf8_lossy(&reply));
@@ -90,7 +91,8 @@ async fn calls_of_custom_tools_and_namespaces_keep_their_form_on_every_wire() {
     let call = |kind: &str, name: &str, namespace: Value| (json!(kind), json!(name), namespace);
     for model in MODELS {
         for (is_in_input, stream) in [(true, false), (true, true), (false, false), (false, true)] {
-            let seen = run_loop(&gateway, model, is_in_input, stream).await;
+            let request = |input: &[Value]| request(model, is_in_input, input, stream);
+            let seen = run_loop(&gateway, stream, request).await;
             let wanted = [
                 call("custom_tool_call", "exec", Value::Null),
                 call("function_call", "notify", json!("collaboration")),
@@ -100,6 +102,34 @@ async fn calls_of_custom_tools_and_namespaces_keep_their_form_on_every_wire() {
                 assert!(seen.contains(form), "{label}: {seen:?}");
             }
             assert!(seen.iter().all(|form| wanted.contains(form)), "{label}: {seen:?}");
+        }
+    }
+    gateway.assert_nothing_refused();
+    assert_eq!(gateway.ledger().entries.iter().map(|entry| entry.lost).sum::<usize>(), 0);
+}
+
+/// Two namespaces and the list of tools contain a tool with the same name, and the simulators call
+/// each tool.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_equal_names_in_several_namespaces_name_their_own() {
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let notify =
+        |member: &str| json!({"type": "function", "name": "notify", "parameters": schema(member)});
+    let request = |model: &str, input: &[Value], stream: bool| {
+        json!({"model": model, "store": false, "stream": stream, "input": input, "tools": [
+            notify("message"),
+            {"type": "namespace", "name": "mail", "description": "", "tools": [notify("subject")]},
+            {"type": "namespace", "name": "chat", "description": "", "tools": [notify("text")]},
+        ]})
+    };
+    // The simulator of the Responses API names only the first namespace with a tool.
+    for model in MODELS.into_iter().filter(|model| !model.contains("gpt")) {
+        for stream in [false, true] {
+            let seen = run_loop(&gateway, stream, |input| request(model, input, stream)).await;
+            for namespace in [Value::Null, json!("mail"), json!("chat")] {
+                let call = (json!("function_call"), json!("notify"), namespace);
+                assert!(seen.contains(&call), "{model}, streamed {stream}: {seen:?}");
+            }
         }
     }
     gateway.assert_nothing_refused();

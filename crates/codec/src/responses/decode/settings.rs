@@ -1,11 +1,14 @@
 //! Decodes the settings, tools and remaining members of a request.
 
+use std::collections::HashMap;
+
 use throughline_core::{
-    Direction, Extra, NativePart, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice,
+    Body, Call, Direction, Extra, NativePart, NativeReasoning, OutputFormat, Settings, Tool,
+    ToolChoice,
 };
 use throughline_json::{Json, Name, Node};
 
-use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE, NAMESPACE};
+use crate::cross_wire::{self, ADDITIONAL_TOOLS, CONFIGURATION_UPDATE, NAMESPACE};
 use crate::draft;
 use crate::responses::WIRE;
 use crate::responses::wire;
@@ -68,8 +71,8 @@ fn free_text_schema() -> Json {
 }
 
 /// Adds the tools in namespaces and in `additional_tools` elements of the input, so that targets on
-/// other wires receive them by their own names. A later definition of a tool replaces an earlier
-/// one.
+/// other wires receive them. Tools in namespaces get [qualified names](wire::qualified_name). A
+/// later definition of a tool replaces an earlier one.
 pub(super) fn add_tools(tools: &mut Vec<Tool>, own: Option<Node<'_>>, input: Option<Node<'_>>) {
     for node in own.into_iter().flat_map(Node::elements).filter(|node| is_type(*node, NAMESPACE)) {
         add_namespace(tools, node);
@@ -100,12 +103,42 @@ fn add_namespace(tools: &mut Vec<Tool>, namespace: Node<'_>) {
 fn add_tool(tools: &mut Vec<Tool>, node: Node<'_>, namespace: Option<&str>) {
     let native = NativePart::new(WIRE, Direction::Request, node.json());
     let native = NativePart { slot: wire::slot_in(namespace), ..native };
-    let added = Tool { native: Some(native), ..tool(node) };
-    match tools.iter_mut().find(|known| known.name == added.name) {
+    let added = tool(node);
+    let name = wire::qualified_name(namespace, added.name);
+    let added = Tool { name, native: Some(native), ..added };
+    let is_same = |known: &&mut Tool| known.name == added.name && !cross_wire::is_namespace(known);
+    match tools.iter_mut().find(is_same) {
         Some(known) if wire::is_additional(known) => *known = added,
         // The tools of the request itself take precedence.
         Some(_) => {}
         None => tools.push(added),
+    }
+}
+
+/// Completes the names of called and chosen tools whose namespace the client omitted, if only one
+/// tool has that name.
+pub(super) fn complete_tool_names(call: &mut Call) {
+    if !call.tools.iter().any(wire::is_in_namespace) {
+        return;
+    }
+    let mut names: HashMap<Name, Option<Name>> = HashMap::new();
+    for tool in call.tools.iter().filter(|tool| !cross_wire::is_namespace(tool)) {
+        let (_, own) = wire::own_names(tool);
+        let is_only = !names.contains_key(&own);
+        names.insert(own, is_only.then(|| tool.name.clone()));
+    }
+    let complete = |name: &mut Name| {
+        if let Some(Some(full)) = names.get(&*name) {
+            name.clone_from(full);
+        }
+    };
+    for item in &mut call.items {
+        if let Body::Call(call) = &mut item.body {
+            complete(&mut call.name);
+        }
+    }
+    if let Some(ToolChoice::Tool(name)) = &mut call.settings.choice {
+        complete(name);
     }
 }
 
@@ -151,7 +184,7 @@ fn choice(choice: Node<'_>) -> ToolChoice {
         };
     }
     let is_function = choice.get("type").is_some_and(|kind| kind.is("function"));
-    match choice.name_of("name").filter(|_| is_function) {
+    match wire::called_tool(choice).filter(|_| is_function) {
         Some(name) => ToolChoice::Tool(name),
         None => ToolChoice::Other(choice.json()),
     }

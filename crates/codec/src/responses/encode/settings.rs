@@ -247,7 +247,13 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
         Some(ToolChoice::Auto) => Some(json::string("auto")),
         Some(ToolChoice::None) => Some(json::string("none")),
         Some(ToolChoice::Any) => Some(json::string("required")),
-        Some(ToolChoice::Tool(name)) => Some(object! { "type": "function", "name": name }),
+        Some(ToolChoice::Tool(name)) => {
+            let tool = call.tools.iter().find(|tool| tool.name == name);
+            let (namespace, name) = tool.map_or((None, name), wire::own_names);
+            Some(object! {
+                "type": "function", "namespace": namespace.as_deref(), "name": name,
+            })
+        }
         // Keep the source's value, unless it may name a tool that only the source's endpoint
         // offers.
         Some(ToolChoice::Other(own))
