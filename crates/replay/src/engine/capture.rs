@@ -246,12 +246,10 @@ impl TurnKeys {
         keys.extend(objects::keys_of_reply(turn.reply, request));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);
-        if let Some((digest, _)) = after {
+        if let Some((digest, visible)) = after {
             keys.push(VaultKey::Chain(digest));
             keys.push(VaultKey::Chain(chain::provider_digest(&digest, &turn.reply.origin)));
-        }
-        // An id of a call already identifies the turn in every later request.
-        if let Some((_, visible)) = after.filter(|_| !has_unique_call_id(&turn.reply.items)) {
+            // A turn with unique call ids has a step too, because clients can rewrite the ids.
             keys.extend(step::step_of(turn.conversation, &visible).map(VaultKey::Chain));
         }
         let mut seen = HashSet::with_capacity(keys.len());
@@ -277,12 +275,6 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
         ids.extend(item.seals.iter().map(|seal| seal_id(seal.reveal_to_tenant())));
     }
     ids
-}
-
-/// Whether a call has an id that identifies its turn within a tenant.
-fn has_unique_call_id(items: &[Item]) -> bool {
-    let mut calls = items.iter().filter_map(Item::call);
-    calls.any(|call| call.wire_id.as_ref().is_some_and(|id| is_globally_unique_id(id, &call.name)))
 }
 
 /// Returns the value by which a Seal identifies its turn.

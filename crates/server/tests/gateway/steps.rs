@@ -137,6 +137,28 @@ async fn turns_after_a_found_turn_are_restored_with_another_system_prompt() {
     }
 }
 
+/// opencode shortens the call ids that it sends to Mistral.
+#[tokio::test]
+async fn turns_with_rewritten_call_ids_are_restored_after_a_found_turn() {
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let (fixture, caller, looked) = (ReplayFixture::new().await, acme(), look(1));
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+        let opened = |id: &str| {
+            let call = Some((id.to_owned(), "open".to_owned(), "door".to_owned()));
+            ModelTurn { text: "I open it.".to_owned(), call, thought_id: 2 }
+        };
+        let before = tool_step(&looked, "a door");
+        let issued = opened("call_1a2b3c4d5e6f");
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &before), &issued).await;
+        let rewritten = tool_step(&opened("mOqL7tXzA"), "It is open.");
+        // The result of the call follows its turn.
+        let messages: Vec<_> = before.into_iter().chain(rewritten.into_iter().skip(1)).collect();
+        let sent = caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &messages).await;
+        assert_eq!(sent, [[seal(1)], [seal(2)]], "{wire}");
+    }
+}
+
 /// Two branches have the same turn with an id and the same visible reply, but another tool result.
 #[tokio::test]
 async fn equal_steps_of_conversations_that_differ_earlier_restore_nothing() {
