@@ -121,6 +121,15 @@ pub trait Store: Send + Sync {
     fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey])
     -> StoreFuture<'a, VaultLookup>;
 
+    /// Returns the newest captured turns with a key, newest first and at most `limit`. Unlike
+    /// [`Store::find`], this returns turns whose id or Claim is not unique.
+    fn find_newest<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a VaultKey,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<VaultTurn>>;
+
     /// Irreversibly erases the content of a Run. The store keeps a record that the Run existed and
     /// was erased.
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()>;

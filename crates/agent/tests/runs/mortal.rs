@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use throughline_core::{
     Batch, EventWriter, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun,
-    Store, StoreFuture, Tenant, VaultKey, VaultLookup,
+    Store, StoreFuture, Tenant, VaultKey, VaultLookup, VaultTurn,
 };
 use throughline_json::Name;
 use throughline_store::Journal;
@@ -138,6 +138,15 @@ impl Store for CrashingStore {
         keys: &'a [VaultKey],
     ) -> StoreFuture<'a, VaultLookup> {
         self.journal.find(tenant, keys)
+    }
+
+    fn find_newest<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a VaultKey,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<VaultTurn>> {
+        self.journal.find_newest(tenant, key, limit)
     }
 
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use throughline_core::{
     Body, Call, Disposition, ElisionReason, Fate, Item, Role, StoreError, Tenant, TurnId, VaultKey,
+    VaultTurn,
 };
 
 use crate::engine::Replay;
@@ -24,6 +25,9 @@ const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
 const MAX_TEXTS: usize = 4;
 /// Maximum number of turns per request that are looked up with texts omitted.
 const MOST_TURNS: usize = 64;
+/// Maximum number of captured turns that are compared with one turn of a request. Turns of several
+/// conversations have the same key if the conversations have equal openings.
+const MOST_CANDIDATES: u32 = 8;
 
 /// The Items of a turn, with `None` for each Item that is a Thought sent as text.
 pub(super) type CleanedItems = Vec<Option<Item>>;
@@ -206,27 +210,27 @@ pub(super) async fn clean(
     beginning.system.clone_from(&call.system);
     let mut chain = Chain::of(&beginning, tenant, end_user);
     let (mut before, mut seen, mut next): (Vec<Item>, usize, usize) = (Vec::new(), 0, 0);
-    let mut predecessor = Some(Predecessor::Start);
+    let mut predecessors = vec![Predecessor::Start];
     let mut looked_up = 0;
     for (at, turn) in turns.iter().enumerate() {
         before.extend_from_slice(call.items.get(next..turn.items.start).unwrap_or_default());
         next = turn.items.end;
         chain.extend(&before, seen);
         let items = items_of(call, turn);
-        let mut id = known.ids.get(&at).cloned();
+        let mut ids: Vec<TurnId> = known.ids.get(&at).cloned().into_iter().collect();
         let is_open = open.contains(&at);
         // The steps of later turns need the id of this turn, even if it contains no Thought.
-        let is_needed = id.is_none() && turn.digest.is_some() && at < *last_open;
+        let is_needed = ids.is_empty() && turn.digest.is_some() && at < *last_open;
         if is_open || is_needed && looked_up < MOST_TURNS {
             looked_up += usize::from(!is_open);
-            let found = by_digest(&mut vault, &chain, predecessor.as_ref(), items, is_open).await?;
-            if let Some((found, without)) = found {
-                cleaned.extend(without.map(|without| (at, without)));
-                id = Some(found);
+            let found = by_digest(&mut vault, &chain, &predecessors, items, is_open).await?;
+            cleaned.extend(found.cleaned.map(|without| (at, without)));
+            if !found.ids.is_empty() {
+                ids = found.ids;
             }
         }
         if turn.digest.is_some() {
-            predecessor = id.map(Predecessor::Turn);
+            predecessors = ids.into_iter().map(Predecessor::Turn).collect();
         }
         seen = before.len();
         match cleaned.get(&at) {
@@ -236,9 +240,10 @@ pub(super) async fn clean(
         chain.extend(&before, seen);
         seen = before.len();
     }
-    let last = match predecessor {
-        Some(Predecessor::Turn(id)) => Some(id),
-        Some(Predecessor::Start) | None => None,
+    let last = match predecessors.as_slice() {
+        [Predecessor::Turn(id)] => Some(id.clone()),
+        // Several turns are ambiguous.
+        [..] => None,
     };
     Ok(CleanedTurns { items: cleaned, last })
 }
@@ -257,62 +262,112 @@ fn may_hold(items: &[Item]) -> bool {
     texts().any(|text| tagged(text).is_some()) || (2..=MAX_TEXTS).contains(&texts().count())
 }
 
-/// Looks up a turn by its chain key and its step as received. If `may_clean`, also looks it up by
-/// those that it would have without its tagged texts, or without one of its texts. Returns its id,
-/// and its Items without Thoughts if it contains Thoughts as text.
+/// The captured turns that a turn of a request can be.
+#[derive(Default)]
+struct TurnCandidates {
+    /// Their ids; empty if there are more than [`MOST_CANDIDATES`].
+    ids: Vec<TurnId>,
+    /// The turn's Items without Thoughts, if it contains Thoughts as text.
+    cleaned: Option<CleanedItems>,
+}
+
+/// Looks up a turn by its chain key and its steps as received, one step for each possible
+/// predecessor. If `may_clean`, also looks it up by the keys that it would have without its tagged
+/// texts, or without one of its texts.
 async fn by_digest(
     vault: &mut VaultSearch<'_>,
     chain: &Chain,
-    predecessor: Option<&Predecessor>,
+    predecessors: &[Predecessor],
     items: &[Item],
     may_clean: bool,
-) -> Result<Option<(TurnId, Option<CleanedItems>)>, StoreError> {
-    let mut candidates: Vec<CleanedItems> = Vec::new();
+) -> Result<TurnCandidates, StoreError> {
+    let (end_user, input) = (vault.end_user(), chain.input_digest());
+    let keys_of = |items: &[Item]| -> Vec<VaultKey> {
+        let Some((digest, visible)) = chain.turn_after(items) else { return Vec::new() };
+        let steps = input.iter().flat_map(|input| {
+            predecessors.iter().map(move |turn| turn.step(end_user, input, &visible))
+        });
+        std::iter::once(digest).chain(steps).map(VaultKey::Chain).collect()
+    };
+    let received = keys_of(items);
+    let candidates = if may_clean { cleaned_candidates(items) } else { Vec::new() };
+    let cleaned = candidates.iter().map(|items| {
+        let items: Vec<Item> = items.iter().flatten().cloned().collect();
+        keys_of(&items)
+    });
+    let cleaned: Vec<_> = cleaned.filter(|keys| *keys != received).collect();
+    vault.look_up(received.iter().chain(cleaned.iter().flatten()).cloned().collect()).await?;
+    for keys in chain_key_and_steps(&received) {
+        let (turns, is_complete) = turns_with(vault, keys).await?;
+        if !turns.is_empty() {
+            let ids = turns.into_iter().filter(|_| is_complete).map(|turn| turn.id).collect();
+            return Ok(TurnCandidates { ids, cleaned: None });
+        }
+    }
+    // Another model's reply to the same request can have the chain key, but no such Thought.
+    for keys in cleaned.iter().flat_map(|keys| chain_key_and_steps(keys)) {
+        let (turns, is_complete) = turns_with(vault, keys).await?;
+        let mut matches = Vec::new();
+        for turn in turns {
+            let LoadedTurn::Here(captured) = vault.load(&turn).await? else { continue };
+            let Some(without) = without_thoughts(items, &captured) else { continue };
+            let remaining: Vec<Item> = without.iter().flatten().cloned().collect();
+            if VisibleDigests::of(&remaining) == captured.visible {
+                matches.push((turn.id, without));
+            }
+        }
+        let (ids, mut all_cleaned): (Vec<_>, Vec<_>) = matches.into_iter().unzip();
+        // Turns that disagree about the Thoughts are ambiguous.
+        all_cleaned.dedup();
+        if let Ok([cleaned]) = <[CleanedItems; 1]>::try_from(all_cleaned) {
+            let ids = if is_complete { ids } else { Vec::new() };
+            return Ok(TurnCandidates { ids, cleaned: Some(cleaned) });
+        }
+    }
+    Ok(TurnCandidates::default())
+}
+
+/// Returns the Items without their tagged texts, and without each one of their texts.
+fn cleaned_candidates(items: &[Item]) -> Vec<CleanedItems> {
     let untagged = items.iter().map(|item| {
         match text_of(item).and_then(|text| strip_tagged_thoughts(text, |_| true)) {
             Some(rest) => rewritten(item, rest),
             None => Some(item.clone()),
         }
     });
-    if may_clean {
-        candidates.push(untagged.collect());
-    }
-    for (omitted, item) in items.iter().enumerate().filter(|_| may_clean) {
+    let mut candidates: Vec<CleanedItems> = vec![untagged.collect()];
+    for (omitted, item) in items.iter().enumerate() {
         if text_of(item).is_some_and(|text| !text.trim().is_empty()) {
             let rest = items.iter().enumerate();
             let rest = rest.map(|(at, item)| (at != omitted).then(|| item.clone()));
             candidates.push(rest.collect());
         }
     }
-    let end_user = vault.end_user();
-    let input = chain.input_digest();
-    let digests_of = |items: &[Item]| {
-        let (digest, visible) = chain.turn_after(items)?;
-        let step = predecessor.zip(input.as_ref());
-        let step = step.map(|(turn, input)| turn.step(end_user, input, &visible));
-        Some([Some(digest), step])
-    };
-    let digests_of = |items: &[Item]| digests_of(items).into_iter().flatten().flatten();
-    let received: Vec<_> = digests_of(items).collect();
-    let cleaned = candidates.iter().map(|items| items.iter().flatten().cloned().collect());
-    let digests = cleaned.flat_map(|items: Vec<Item>| digests_of(&items));
-    let digests: Vec<_> = digests.filter(|digest| !received.contains(digest)).collect();
-    let keys = received.iter().chain(&digests).copied().map(VaultKey::Chain);
-    vault.look_up(keys.collect()).await?;
-    let found = received.iter().find_map(|digest| vault.result(&VaultKey::Chain(*digest)));
-    if let Some(found) = found {
-        return Ok(Some((found.turn.id.clone(), None)));
+    candidates
+}
+
+/// Splits the keys of a turn into its chain key, which is the first one, and its steps.
+fn chain_key_and_steps(keys: &[VaultKey]) -> [&[VaultKey]; 2] {
+    let (chain, steps) = keys.split_at(keys.len().min(1));
+    [chain, steps]
+}
+
+/// Returns the newest turns with one of these keys. The second value is `false` if there are more
+/// turns.
+async fn turns_with(
+    vault: &VaultSearch<'_>,
+    keys: &[VaultKey],
+) -> Result<(Vec<VaultTurn>, bool), StoreError> {
+    let (mut turns, mut is_complete) = (Vec::new(), true);
+    for key in keys {
+        let Some(found) = vault.result(key) else { continue };
+        is_complete &= found.siblings < MOST_CANDIDATES;
+        turns.extend(vault.newest(key, MOST_CANDIDATES).await?);
     }
-    for digest in digests {
-        let Some(found) = vault.result(&VaultKey::Chain(digest)) else { continue };
-        let LoadedTurn::Here(captured) = vault.load(&found.turn).await? else { continue };
-        let Some(without) = without_thoughts(items, &captured) else { continue };
-        let remaining: Vec<Item> = without.iter().flatten().cloned().collect();
-        if VisibleDigests::of(&remaining) == captured.visible {
-            return Ok(Some((found.turn.id, Some(without))));
-        }
-    }
-    Ok(None)
+    let most = usize::try_from(MOST_CANDIDATES).unwrap_or(usize::MAX);
+    is_complete &= turns.len() <= most;
+    turns.truncate(most);
+    Ok((turns, is_complete))
 }
 
 #[cfg(test)]

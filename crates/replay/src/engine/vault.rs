@@ -68,6 +68,19 @@ impl<'r> VaultSearch<'r> {
         Ok(())
     }
 
+    /// Returns the newest turns with a key that was looked up, newest first and at most `limit`.
+    pub(super) async fn newest(
+        &self,
+        key: &VaultKey,
+        limit: u32,
+    ) -> Result<Vec<VaultTurn>, StoreError> {
+        match self.result(key) {
+            Some(VaultMatch { turn, siblings: 0 }) => Ok(vec![turn]),
+            Some(_) => self.replay.store.find_newest(self.tenant, key, limit).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Returns the current status of a turn. A cached status is used if its epoch is current.
     /// Otherwise the turn and its cached ancestors are looked up in one query.
     pub(super) async fn current_turn(

@@ -11,7 +11,7 @@ use crate::house::{
 };
 use throughline_core::{
     Batch, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun, Store,
-    StoreError, StoreFuture, Tenant, VaultKey, VaultLookup,
+    StoreError, StoreFuture, Tenant, VaultKey, VaultLookup, VaultTurn,
 };
 use throughline_server::{Limits, usage_log};
 use throughline_store::Journal;
@@ -150,6 +150,18 @@ impl Store for GatedStore {
         Box::pin(async move {
             self.outage.read()?;
             self.journal.find(tenant, keys).await
+        })
+    }
+
+    fn find_newest<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a VaultKey,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<VaultTurn>> {
+        Box::pin(async move {
+            self.outage.read()?;
+            self.journal.find_newest(tenant, key, limit).await
         })
     }
 

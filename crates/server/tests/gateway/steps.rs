@@ -3,7 +3,7 @@
 use crate::common::ReplayFixture;
 use crate::common::said::{Message, ModelTurn, WireTarget, seal};
 use throughline_core::{Call, Disposition, EncodedRequest, Evidence, Tenant, TurnId};
-use throughline_replay::RestoredCall;
+use throughline_replay::{RestoreIssue, RestoredCall};
 
 const SYSTEM: &str = "Be brief.";
 const OTHER_SYSTEM: &str = "Be thorough.";
@@ -180,6 +180,66 @@ async fn equal_steps_of_conversations_that_differ_earlier_restore_nothing() {
         let sent = wire_target.seals_sent(&encoded.request.body);
         let sent: Vec<_> = sent.into_iter().flatten().collect();
         assert_eq!(sent, [seal(1)], "{wire}");
+    }
+}
+
+/// Sends the messages with another system prompt. Returns whether the provider receives `thought`.
+/// Requires that a removed text is reported and that no Seal is restored.
+async fn sends_thought(
+    caller: &Caller,
+    fixture: &ReplayFixture,
+    wire_target: &WireTarget,
+    messages: &[Message],
+    thought: &str,
+) -> bool {
+    let call = wire_target.lossy(OTHER_SYSTEM, messages);
+    let (restored, encoded) = caller.send(fixture, wire_target, call).await;
+    let is_sent = String::from_utf8_lossy(&encoded.request.body).contains(thought);
+    let mut problems = restored.findings.iter().map(|finding| &finding.problem);
+    let is_reported = problems.any(|problem| *problem == RestoreIssue::ThoughtAsText);
+    assert_eq!(is_reported, !is_sent, "{}", wire_target.codec.wire());
+    let seals = wire_target.seals_sent(&encoded.request.body).concat();
+    assert_eq!(seals, Vec::<String>::new(), "an ambiguous turn must not be restored");
+    is_sent
+}
+
+#[tokio::test]
+async fn thoughts_as_text_are_found_in_conversations_with_equal_openings() {
+    let mut readable = targets();
+    // The replies of the other wires contain no readable Thoughts in these tests.
+    let wires = ["anthropic-messages", "openai-chat", "bedrock-converse"];
+    readable.retain(|wire_target| wires.contains(&wire_target.codec.wire().as_str()));
+    for wire_target in readable {
+        let wire = wire_target.codec.wire();
+        let (fixture, caller) = (ReplayFixture::new().await, acme());
+        let opening = [user("Hello.")];
+        // The last two conversations have equal Thoughts.
+        for (number, system) in [(1, "Be kind."), (2, "Be calm."), (3, "Be fair."), (3, "Be fun.")]
+        {
+            let hi = text_reply("Hi.", number);
+            caller.exchange(&fixture, &wire_target, (system, &opening), &hi).await;
+            let (messages, then) = (with_reply(&opening, &hi), text_reply("Then.", number + 10));
+            caller.exchange(&fixture, &wire_target, (system, &messages), &then).await;
+        }
+        let as_text = |number: u64, text: &str| {
+            let thought = format!("I think of {number}.");
+            (text_reply(&format!("<think>{thought}</think>{text}"), 0), thought)
+        };
+        for number in [1, 2, 3] {
+            let (first, thought) = as_text(number, "Hi.");
+            let messages = with_reply(&opening, &first);
+            let is_sent = sends_thought(&caller, &fixture, &wire_target, &messages, &thought).await;
+            assert!(!is_sent, "{wire}, {number}");
+            // Only the Thought of the second turn identifies the conversation.
+            let (second, thought) = as_text(number + 10, "Then.");
+            let messages = with_reply(&with_reply(&opening, &text_reply("Hi.", 0)), &second);
+            let is_sent = sends_thought(&caller, &fixture, &wire_target, &messages, &thought).await;
+            assert!(!is_sent, "{wire}, {number}");
+        }
+        let (unknown, thought) = as_text(4, "Hi.");
+        let messages = with_reply(&opening, &unknown);
+        let is_sent = sends_thought(&caller, &fixture, &wire_target, &messages, &thought).await;
+        assert!(is_sent, "{wire}: the text of no captured Thought is removed");
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Fence, Lease, LogId, Receipt, StoreError, StoreFuture, Tenant, VaultLookup,
+    Fence, Lease, LogId, Receipt, StoreError, StoreFuture, Tenant, VaultLookup, VaultTurn,
 };
 
 use crate::manifest::Signer;
@@ -52,6 +52,14 @@ pub(crate) trait Driver: Send + Sync {
     /// Looks up captured turns by key. Returns one result per key and the erasure epoch, all from
     /// one snapshot.
     fn find(&self, tenant: &Tenant, keys: &[SealedKey]) -> StoreFuture<'_, VaultLookup>;
+
+    /// Returns the newest captured turns with a key, newest first and at most `limit`.
+    fn find_newest(
+        &self,
+        tenant: &Tenant,
+        key: SealedKey,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<VaultTurn>>;
 
     /// Leases the log to `owner`, unless another owner holds an active lease. Every new lease has a
     /// higher fence than the previous one, even for the same owner.

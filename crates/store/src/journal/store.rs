@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Batch, EventWriter, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, Stage,
-    StaleRun, Store, StoreFuture, Tenant, VaultKey, VaultLookup,
+    StaleRun, Store, StoreFuture, Tenant, VaultKey, VaultLookup, VaultTurn,
 };
 
 use crate::journal::Journal;
@@ -133,6 +133,18 @@ impl Store for Journal {
         Box::pin(async move {
             let keys: Vec<_> = keys.iter().map(|key| self.keys.vault(tenant, key)).collect();
             Stage::Store.run_async(self.backend.find(tenant, &keys)).await
+        })
+    }
+
+    fn find_newest<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a VaultKey,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<VaultTurn>> {
+        Box::pin(async move {
+            let key = self.keys.vault(tenant, key);
+            Stage::Store.run_async(self.backend.find_newest(tenant, key, limit)).await
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Fence, Lease, LogId, Receipt, StoreError, StoreFuture, Tenant, VaultLookup,
+    Fence, Lease, LogId, Receipt, StoreError, StoreFuture, Tenant, VaultLookup, VaultTurn,
 };
 use tokio::runtime::Handle;
 use tokio_postgres::error::SqlState;
@@ -96,6 +96,16 @@ impl Driver for Postgres {
     fn find(&self, tenant: &Tenant, keys: &[SealedKey]) -> StoreFuture<'_, VaultLookup> {
         let (tenant, keys) = (tenant.clone(), keys.to_vec());
         Box::pin(async move { read::find(&self.shared, &tenant, &keys).await })
+    }
+
+    fn find_newest(
+        &self,
+        tenant: &Tenant,
+        key: SealedKey,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<VaultTurn>> {
+        let tenant = tenant.clone();
+        Box::pin(async move { read::find_newest(&self.shared, &tenant, &key, limit).await })
     }
 
     fn lease(

@@ -1,6 +1,6 @@
 //! Looks up captured turns in the Vault.
 
-use throughline_core::{ErasureEpoch, StoreError, Tenant, VaultLookup, VaultMatch};
+use throughline_core::{ErasureEpoch, StoreError, Tenant, VaultLookup, VaultMatch, VaultTurn};
 
 use crate::backend::decode::vault_turn;
 use crate::postgres::Shared;
@@ -42,4 +42,23 @@ pub(super) async fn find(
         *found = Some(VaultMatch { turn, siblings });
     }
     Ok(lookup)
+}
+
+/// Returns the newest turns with a key: see
+/// [`Driver::find_newest`](crate::backend::Driver::find_newest).
+pub(super) async fn find_newest(
+    shared: &Shared,
+    tenant: &Tenant,
+    key: &SealedKey,
+    limit: u32,
+) -> Result<Vec<VaultTurn>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
+    let sql = "SELECT t.name, t.parent, l.name, t.first, t.last, t.prefix, \
+               (SELECT min(r.erased) FROM records r WHERE r.tenant = $1 AND r.log = t.log \
+                AND r.seq BETWEEN t.first AND t.last AND r.erased IS NOT NULL AND r.kind <> 'copy') \
+               FROM turn_keys k JOIN turns t ON t.id = k.turn JOIN logs l ON l.id = t.log \
+               WHERE k.tenant = $1 AND k.kind = $2 AND k.hash = $3 ORDER BY k.turn DESC LIMIT $4";
+    let (kind, hash) = (key.kind.number(), key.hash.as_slice());
+    let rows = shared.server.query(sql, &[&tenant, &kind, &hash, &i64::from(limit)]).await?;
+    rows.iter().map(|row| vault_turn(row, 0)).collect()
 }

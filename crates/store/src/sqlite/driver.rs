@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rusqlite::{Connection, params};
 use throughline_core::{
-    Fence, Lease, LogId, Receipt, StoreError, StoreFuture, Tenant, VaultLookup,
+    Fence, Lease, LogId, Receipt, StoreError, StoreFuture, Tenant, VaultLookup, VaultTurn,
 };
 use throughline_json::Name;
 
@@ -23,7 +23,7 @@ use crate::sqlite::chains::find_or_create_tenant;
 use crate::sqlite::commit::{CommitError, number, unsigned};
 use crate::sqlite::schema::{self, connect, failure, wait_for};
 use crate::sqlite::statements::{now, query_first};
-use crate::sqlite::turn_index::find_turns;
+use crate::sqlite::turn_index::{find_newest, find_turns};
 use crate::sqlite::values::select;
 use crate::sqlite::{Sqlite, last_change, reserve, tally};
 use crate::sync::blocking;
@@ -81,6 +81,16 @@ impl Driver for Sqlite {
         let recent = Arc::clone(&self.recent);
         let find = move |db: &Connection| find_turns(db, &recent, &tenant, &keys);
         if is_short { self.readers.read_inline(find) } else { self.readers.read(find) }
+    }
+
+    fn find_newest(
+        &self,
+        tenant: &Tenant,
+        key: SealedKey,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<VaultTurn>> {
+        let (tenant, recent) = (tenant.clone(), Arc::clone(&self.recent));
+        self.readers.read(move |db| find_newest(db, &recent, &tenant, &key, limit))
     }
 
     fn lease(

@@ -11,10 +11,11 @@
 //! commit, and a lookup reads the turns that other processes added. A match in memory is therefore
 //! never taken as unique while another process has a second turn with the same key.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use throughline_core::{ErasureEpoch, Tenant, VaultLookup, VaultMatch, VaultTurn};
 
 use crate::backend::decode::vault_turn;
@@ -169,6 +170,65 @@ fn turns_between(db: &Connection, low: i64, high: i64) -> rusqlite::Result<Vec<R
     })
 }
 
+/// Selects a tenant's row id and erasure epoch, the id of the newest turn, and the watermark.
+const OWNER: &str = "SELECT t.id, t.era, (SELECT coalesce(max(id), 0) FROM turns),
+                     coalesce((SELECT CAST(value AS INTEGER) FROM kept WHERE name = ?2), 0)
+                     FROM tenants t WHERE t.name = ?1";
+
+/// The turns of a snapshot whose keys are not in its table.
+struct UnindexedTurns<'r> {
+    /// Row id of the tenant.
+    tenant: i64,
+    newest: i64,
+    memory: MutexGuard<'r, KeysInMemory>,
+    /// Turns that are no longer in memory, because the writer added their keys to the table after
+    /// the snapshot.
+    removed: Vec<RecentTurn>,
+}
+
+impl<'r> UnindexedTurns<'r> {
+    /// `owner` is the row that [`OWNER`] selects.
+    fn read(db: &Connection, recent: &'r RecentTurns, owner: &Row<'_>) -> rusqlite::Result<Self> {
+        let (newest, watermark): (i64, i64) = (owner.get(2)?, owner.get(3)?);
+        let memory = recent.refresh(db, watermark, newest)?;
+        let low = memory.low.min(newest);
+        let removed = if low > watermark { turns_between(db, watermark, low)? } else { Vec::new() };
+        Ok(Self { tenant: owner.get(0)?, newest, memory, removed })
+    }
+
+    /// Returns the ids of the tenant's turns with this key.
+    fn with_key(&self, key: &SealedKey) -> impl Iterator<Item = i64> {
+        let removed = self.removed.iter().filter(|turn| turn.tenant == self.tenant);
+        let removed = removed.filter(|turn| turn.keys.contains(key)).map(|turn| turn.id);
+        removed.chain(self.memory.with_key(self.tenant, key, self.newest).iter().copied())
+    }
+}
+
+/// Returns the newest turns with a key: see
+/// [`Driver::find_newest`](crate::backend::Driver::find_newest).
+pub(super) fn find_newest(
+    db: &Connection,
+    recent: &RecentTurns,
+    tenant: &Tenant,
+    key: &SealedKey,
+    limit: u32,
+) -> rusqlite::Result<Vec<VaultTurn>> {
+    let mut owner = db.prepare_cached(OWNER)?;
+    // While this row is open, all reads see one snapshot of the database.
+    let mut owner = owner.query(params![tenant.0, WATERMARK])?;
+    let Some(owner) = owner.next()? else { return Ok(Vec::new()) };
+    let unindexed = UnindexedTurns::read(db, recent, owner)?;
+    let (tenant, mut ids): (_, Vec<i64>) = (unindexed.tenant, unindexed.with_key(key).collect());
+    drop(unindexed);
+    let in_table = "SELECT turn FROM turn_keys WHERE tenant = ?1 AND kind = ?2 AND hash = ?3
+                    ORDER BY turn DESC LIMIT ?4";
+    let columns = params![tenant, key.kind.number(), key.hash, limit];
+    ids.extend(query_all(db, in_table, columns, |row| row.get::<_, i64>(0))?);
+    ids.sort_unstable_by_key(|id| Reverse(*id));
+    ids.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    ids.into_iter().filter_map(|id| turn_at(db, tenant, id).transpose()).collect()
+}
+
 /// Looks up captured turns by key: see [`Driver::find`](crate::backend::Driver::find).
 pub(super) fn find_turns(
     db: &Connection,
@@ -176,38 +236,25 @@ pub(super) fn find_turns(
     tenant: &Tenant,
     keys: &[SealedKey],
 ) -> rusqlite::Result<VaultLookup> {
-    let owner = "SELECT t.id, t.era, (SELECT coalesce(max(id), 0) FROM turns),
-                 coalesce((SELECT CAST(value AS INTEGER) FROM kept WHERE name = ?2), 0)
-                 FROM tenants t WHERE t.name = ?1";
-    let mut owner = db.prepare_cached(owner)?;
+    let mut owner = db.prepare_cached(OWNER)?;
     // While this row is open, all reads see one snapshot of the database.
     let mut owner = owner.query(params![tenant.0, WATERMARK])?;
     let Some(owner) = owner.next()? else {
         return Ok(VaultLookup { found: vec![None; keys.len()], era: ErasureEpoch::default() });
     };
-    let (tenant, era): (i64, _) = (owner.get(0)?, ErasureEpoch(unsigned(owner.get(1)?)));
-    let (newest, watermark): (i64, i64) = (owner.get(2)?, owner.get(3)?);
-    let memory = recent.refresh(db, watermark, newest)?;
-    // The writer may have added keys to the table after this snapshot, and removed them from
-    // memory.
-    let removed = memory.low.min(newest);
-    let removed =
-        if removed > watermark { turns_between(db, watermark, removed)? } else { Vec::new() };
+    let unindexed = UnindexedTurns::read(db, recent, owner)?;
+    let (tenant, era) = (unindexed.tenant, ErasureEpoch(unsigned(owner.get(1)?)));
+    let memory = &unindexed.memory;
     let mut found: Vec<KeyMatch> = keys
         .iter()
         .map(|key| {
             let mut matched = KeyMatch::default();
-            for turn in removed.iter().filter(|turn| turn.tenant == tenant) {
-                if turn.keys.contains(key) {
-                    matched.add(turn.id);
-                }
-            }
-            memory.with_key(tenant, key, newest).iter().for_each(|id| matched.add(*id));
+            unindexed.with_key(key).for_each(|id| matched.add(id));
             matched.turn = matched.newest.and_then(|id| memory.written(id, era));
             matched
         })
         .collect();
-    drop(memory);
+    drop(unindexed);
     let in_table = "SELECT max(turn), count(*) FROM turn_keys
                     WHERE tenant = ?1 AND kind = ?2 AND hash = ?3";
     let mut in_table = db.prepare_cached(in_table)?;

@@ -58,7 +58,8 @@ macro_rules! suite {
             people: pending_requests_are_listed, one_of_two_deciders_wins, request_is_decided_once,
                 expired_requests_cannot_be_decided, requests_of_erased_logs_are_not_listed;
             vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, id_finds_a_turn_only_if_it_is_unique,
-                chain_lookup_finds_the_newest_turn_and_counts_the_others, turns_reference_their_parents,
+                chain_lookup_finds_the_newest_turn_and_counts_the_others,
+                newest_turns_with_a_key_are_listed, turns_reference_their_parents,
                 another_tenants_turns_are_not_found, forgotten_turn_is_found_as_forgotten,
                 records_of_a_turn_are_read_and_forgotten_one_by_one,
                 turn_of_another_node_makes_an_id_ambiguous,

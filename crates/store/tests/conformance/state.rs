@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Append, Batch, Fence, Fold, FoldedLog, Lease, LogHead, LogId, NewRecord, PendingEntry, Receipt,
-    Record, StaleRun, Store, StoreError, StoreFuture, Tenant, VaultKey, VaultLookup, kind,
+    Record, StaleRun, Store, StoreError, StoreFuture, Tenant, VaultKey, VaultLookup, VaultTurn,
+    kind,
 };
 use throughline_store::Journal;
 
@@ -334,6 +335,15 @@ impl Store for CountingStore<'_> {
         keys: &'a [VaultKey],
     ) -> StoreFuture<'a, VaultLookup> {
         self.store.find(tenant, keys)
+    }
+
+    fn find_newest<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a VaultKey,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<VaultTurn>> {
+        self.store.find_newest(tenant, key, limit)
     }
 
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()> {

@@ -104,6 +104,28 @@ pub(crate) async fn chain_lookup_finds_the_newest_turn_and_counts_the_others(on:
     assert_eq!(find(&journal, &[chain(1), chain(2), chain(3)]).await, expected);
 }
 
+pub(crate) async fn newest_turns_with_a_key_are_listed(on: Database) {
+    let harness = Harness::fresh(on);
+    // Some of the keys are in the table, and some only in the rows of their turns.
+    let options = Options { index_batch: 2, ..harness.options() };
+    let journal = open(&harness.url(), &options).await.unwrap();
+    thread(&journal, "turns", &[]).await;
+    for name in ["one", "two", "three", "four", "five"] {
+        capture(&journal, name, None, &[chain(1), id("call_0")]).await;
+    }
+    capture(&journal, "six", None, &[chain(2)]).await;
+    let (five, four) = (turn("five", None, 9), turn("four", None, 7));
+    for key in [chain(1), id("call_0")] {
+        let newest = journal.find_newest(&us(), &key, 2).await.unwrap();
+        assert_eq!(newest, [five.clone(), four.clone()]);
+        let all = journal.find_newest(&us(), &key, 8).await.unwrap();
+        let all: Vec<_> = all.iter().map(|turn| &*turn.id.0).collect();
+        assert_eq!(all, ["five", "four", "three", "two", "one"]);
+        assert_eq!(journal.find_newest(&other_tenant(), &key, 8).await.unwrap(), []);
+    }
+    assert_eq!(journal.find_newest(&us(), &chain(3), 8).await.unwrap(), []);
+}
+
 pub(crate) async fn turns_reference_their_parents(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
