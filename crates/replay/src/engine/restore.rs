@@ -224,8 +224,7 @@ impl<'r> TurnSearch<'r> {
         self.at = at;
         self.number = self.number.saturating_sub(usize::from(turn.digest.is_some()));
         let items = self.items.get(turn.items.clone()).unwrap_or_default();
-        // A turn that contains Items with other roles did not come from a model.
-        if items.iter().any(|item| item.role != Role::Assistant) {
+        if !is_from_model(items) {
             return Ok(None);
         }
         let claims = self.claims_in(items);
@@ -480,6 +479,12 @@ impl<'r> TurnSearch<'r> {
         let ancestor = |node| Ancestor { node, evidence: evidence.clone(), dropped };
         self.ancestor = turn.parent.clone().map(ancestor);
     }
+}
+
+/// Whether a turn in a request can come from a model. The turn can also contain Items with other
+/// roles and without visible content, which no captured turn may replace.
+fn is_from_model(items: &[Item]) -> bool {
+    items.iter().all(|item| item.role == Role::Assistant)
 }
 
 /// Whether the visible content is similar enough to identify the captured turn.

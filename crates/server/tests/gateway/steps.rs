@@ -274,6 +274,28 @@ async fn edited_branches_restore_only_their_own_reasoning() {
     }
 }
 
+/// A client inserts an empty message of the user into a reply. The reply then contains an Item of
+/// another role, so the captured turn must not replace it.
+#[tokio::test]
+async fn turns_with_items_of_other_roles_are_not_restored_by_their_step() {
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let (fixture, caller, looked) = (ReplayFixture::new().await, acme(), look(1));
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+        let before = tool_step(&looked, "a door");
+        let reply = text_reply("A door.", 2);
+        caller.exchange(&fixture, &wire_target, (SYSTEM, &before), &reply).await;
+        let sent = async |reply: &[Message]| {
+            let messages = [before.as_slice(), reply, &[user("And then?")]].concat();
+            caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &messages).await.concat()
+        };
+        let model = |text: &str| Message::Model(text_reply(text, 0));
+        assert_eq!(sent(&[model("A door.")]).await, [seal(1), seal(2)], "{wire}");
+        let divided = [model("A"), user(" "), model("door.")];
+        assert_eq!(sent(&divided).await, [seal(1)], "{wire}");
+    }
+}
+
 #[tokio::test]
 async fn steps_of_other_tenants_and_end_users_restore_nothing() {
     let callers = [
@@ -282,31 +304,37 @@ async fn steps_of_other_tenants_and_end_users_restore_nothing() {
         Caller::new("acme", Some("alice")),
         Caller::new("acme", Some("bob")),
     ];
+    // Each caller has received its own first reply, with a call id that no other caller has.
+    let looked = |number: u64| {
+        let call = Some((format!("call_9f8e7d6c5b{number}"), "look".into(), "here".into()));
+        ModelTurn { text: "I look.".to_owned(), call, thought_id: number + 1 }
+    };
+    let conversation = |number: u64| tool_step(&looked(number), "a door");
+    let done = text_reply("Done.", 0);
     for wire_target in targets() {
         let wire = wire_target.codec.wire();
         let fixture = ReplayFixture::new().await;
-        let (looked, reply) = (look(0), text_reply("Done.", 0));
-        let messages = tool_step(&looked, "a door");
-        let continued = with_reply(&messages, &reply);
-        // The last caller received only the first reply.
         for (caller, number) in callers.iter().zip([10, 20, 30, 40]) {
-            let looked = look(number + 1);
-            caller.exchange(&fixture, &wire_target, (SYSTEM, &[user("Look.")]), &looked).await;
+            let opening = [user("Look.")];
+            caller.exchange(&fixture, &wire_target, (SYSTEM, &opening), &looked(number)).await;
+            // The last caller received only the first reply.
             if number < 40 {
-                let reply = text_reply("Done.", number + 2);
+                let (messages, reply) = (conversation(number), text_reply("Done.", number + 2));
                 caller.exchange(&fixture, &wire_target, (SYSTEM, &messages), &reply).await;
             }
         }
-        for (caller, number) in callers.iter().zip([10, 20, 30, 40]) {
-            // A tenant's users share the ids of calls, so only the same system prompt tells their
-            // turns apart.
-            let is_shared = &*caller.tenant.0 == "acme";
-            let sent =
-                caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &continued).await.concat();
-            let own = [seal(number + 1), seal(number + 2)];
-            assert!(sent.iter().all(|seal| own.contains(seal)), "{wire}, {number}: {sent:?}");
-            if !is_shared {
-                assert_eq!(sent, own, "{wire}");
+        for (caller, own) in callers.iter().zip([10, 20, 30, 40]) {
+            // Every caller sends every conversation, as if it had learned the ids of the others.
+            for number in [10, 20, 30, 40] {
+                let messages = with_reply(&conversation(number), &done);
+                let sent =
+                    caller.seals(&fixture, &wire_target, OTHER_SYSTEM, &messages).await.concat();
+                let expected = match number {
+                    _ if number != own => vec![],
+                    40 => vec![seal(41)],
+                    _ => vec![seal(number + 1), seal(number + 2)],
+                };
+                assert_eq!(sent, expected, "{wire}, {own} sends {number}");
             }
         }
     }

@@ -7,7 +7,7 @@ use throughline_core::{Evidence, StoreError, VaultKey, VaultMatch};
 
 use crate::engine::chain;
 use crate::engine::compare::Similarity;
-use crate::engine::restore::{MOST_TURNS, TurnMatch, TurnSearch};
+use crate::engine::restore::{MOST_TURNS, TurnMatch, TurnSearch, is_from_model};
 use crate::engine::step::Predecessor;
 use crate::turn::ParentTurn;
 
@@ -43,12 +43,15 @@ impl TurnSearch<'_> {
         Ok(matches)
     }
 
-    /// Returns the key of an unmatched turn that directly follows a matched turn.
+    /// Returns the key of an unmatched turn of a model that directly follows a matched turn.
     fn step_key(&self, at: usize) -> Option<VaultKey> {
         if self.ids.contains_key(&at) {
             return None;
         }
         let turn = self.turns.get(at).filter(|turn| turn.digest.is_some())?;
+        if !is_from_model(self.items.get(turn.items.clone())?) {
+            return None;
+        }
         let before = self.turns.get(..at)?.iter().rposition(|turn| turn.digest.is_some())?;
         let predecessor = Predecessor::Turn(self.ids.get(&before)?.clone());
         let before = self.turns.get(before)?.items.clone();
