@@ -134,14 +134,28 @@ pub(super) async fn last_origin(
     let chain = replay.chains.of(call, tenant, end_user);
     let vault = VaultSearch::new(replay, tenant, end_user);
     let mut search = TurnSearch::new(vault, call, &chain);
+    let from_target = |matched: TurnMatch| {
+        let (captured, _) = matched.captured?;
+        compare::is_from_target(&captured, &call.target).then_some(captured)
+    };
+    let mut newest = None;
     for (at, turn) in chain.turns().iter().enumerate().rev() {
         let Some(matched) = search.find_turn(at, turn).await? else { continue };
-        let Some((captured, _)) = matched.captured else { continue };
-        if compare::is_from_target(&captured, &call.target) {
-            return Ok(captured.items.iter().find_map(|item| item.origin.clone()));
+        search.ids.insert(at, matched.node.clone());
+        newest = from_target(matched).map(|captured| (at, captured));
+        if newest.is_some() {
+            break;
         }
     }
-    Ok(None)
+    // Newer turns may have only a step.
+    for (at, matched) in search.find_successors().await? {
+        let is_newer = newest.as_ref().is_none_or(|(known, _)| at > *known);
+        if let Some(captured) = from_target(matched).filter(|_| is_newer) {
+            newest = Some((at, captured));
+        }
+    }
+    let (_, captured) = newest.unzip();
+    Ok(captured.and_then(|captured| captured.items.iter().find_map(|item| item.origin.clone())))
 }
 
 /// The captured turn that matches a turn in the request.

@@ -1,5 +1,7 @@
 //! Tests turns that are found by the turn before them, after a changed system prompt.
 
+use std::sync::Arc;
+
 use crate::common::ReplayFixture;
 use crate::common::said::{Message, ModelTurn, WireTarget, seal};
 use throughline_core::{Call, Disposition, EncodedRequest, Evidence, Tenant, TurnId};
@@ -336,6 +338,37 @@ async fn steps_of_other_tenants_and_end_users_restore_nothing() {
                 };
                 assert_eq!(sent, expected, "{wire}, {own} sends {number}");
             }
+        }
+    }
+}
+
+/// A pool keeps a conversation at the account that answered last, although only a step finds that
+/// account's turn.
+#[tokio::test]
+async fn account_of_the_last_turn_is_found_by_its_step() {
+    for wire_target in targets() {
+        let wire = wire_target.codec.wire();
+        let at_account = |name: &str| {
+            let mut target = wire_target.target.clone();
+            Arc::make_mut(&mut target.origin).account = name.into();
+            WireTarget { codec: wire_target.codec, target }
+        };
+        let (fixture, caller, looked) = (ReplayFixture::new().await, acme(), look(1));
+        let (first, second) = (at_account("first"), at_account("second"));
+        caller.exchange(&fixture, &first, (SYSTEM, &[user("Look.")]), &looked).await;
+        let before = tool_step(&looked, "a door");
+        let reply = text_reply("A door.", 2);
+        caller.exchange(&fixture, &second, (SYSTEM, &before), &reply).await;
+        let messages = with_reply(&before, &reply);
+        for (system, messages, account) in [
+            (SYSTEM, &messages, "second"),
+            (OTHER_SYSTEM, &messages, "second"),
+            (OTHER_SYSTEM, &before, "first"),
+        ] {
+            let call = wire_target.lossy(system, messages);
+            let origin = fixture.replay.last_origin(&caller.tenant, None, &call).await.unwrap();
+            let found = origin.as_ref().map(|origin| &*origin.account);
+            assert_eq!(found, Some(account), "{wire}, {system}");
         }
     }
 }
