@@ -7,7 +7,7 @@ use throughline_core::{
     Call, ElisionReason, Fate, Item, NativeReasoning, OutputFormat, ReshapeKind, Thought, Tool,
     Wire,
 };
-use throughline_json::Json;
+use throughline_json::{Json, Node};
 
 use crate::draft::{self, Draft};
 use crate::seal_policy::{self, CallerThought};
@@ -198,6 +198,30 @@ pub(crate) fn tool(
     }
     draft.warn_about_cache_markers(tool.native.as_ref());
     Some(encode(draft))
+}
+
+/// Warns that the target cannot enforce the input format of a custom tool, which is sent as a
+/// function. Only the wires of OpenAI have custom tools.
+pub(crate) fn warn_about_input_format(draft: &mut Draft<'_>, tool: &Tool) {
+    if has_input_format(tool) {
+        let name = &tool.name;
+        draft.warn("tools", format!("this endpoint cannot enforce the input format of `{name}`"));
+    }
+}
+
+fn has_input_format(tool: &Tool) -> bool {
+    let has_custom_tools =
+        |wire: &Wire| *wire == Wire::OPENAI_RESPONSES || *wire == Wire::OPENAI_CHAT;
+    let native = tool.native.as_ref().filter(|native| has_custom_tools(&native.wire));
+    native.is_some_and(|native| {
+        let tree = native.json.tree();
+        let root = tree.root();
+        let is_custom = root.get("type").is_some_and(|kind| kind.is("custom"));
+        let format = root.at("/custom/format").or_else(|| root.present("format"));
+        // Any text has the format `text`.
+        let restricts = |format: Node<'_>| !format.get("type").is_some_and(|kind| kind.is("text"));
+        is_custom && format.is_some_and(restricts)
+    })
 }
 
 /// Returns whether a tool is a namespace of the Responses API, which contains other tools.

@@ -192,3 +192,24 @@ fn configuration_update_stays_unchanged_on_its_wire() {
     let received = call.source.as_ref().unwrap().request.body.clone();
     assert_eq!(OPENAI.encode(call).request.body, received);
 }
+
+#[test]
+fn lost_input_format_of_a_custom_tool_is_reported_on_every_wire() {
+    let grammar = json!({"type": "grammar", "syntax": "lark", "definition": "start: \"x\""});
+    let tool =
+        |format: &Value| json!({"tools": [{"type": "custom", "name": "f", "format": format}]});
+    let message = "this endpoint cannot enforce the input format of `f`";
+    let warned = |to: &TestDialect, call: Call| {
+        let warnings = to.encode(call).warnings;
+        warnings.iter().any(|warning| &*warning.setting == "tools" && &*warning.message == message)
+    };
+    for to in [ANTHROPIC, CHAT, GEMINI, CONVERSE] {
+        assert!(warned(&to, OPENAI.decode(&tool(&grammar))), "{}", to.row);
+        let text = json!({"type": "text"});
+        assert!(!warned(&to, OPENAI.decode(&tool(&text))), "{}", to.row);
+    }
+    let grammar = json!({"type": "grammar", "grammar": {"syntax": "lark", "definition": "x"}});
+    let custom = json!({"name": "f", "format": grammar});
+    let call = CHAT.decode(&json!({"tools": [{"type": "custom", "custom": custom}]}));
+    assert!(warned(&OPENAI, call), "openai");
+}

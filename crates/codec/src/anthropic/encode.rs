@@ -113,7 +113,10 @@ impl<'c> AnthropicWriter<'c> {
     fn tools(&mut self, draft: &mut Draft<'_>) {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) => Some(native.json.clone()),
-            None => cross_wire::tool(draft, tool, |_| tool_declaration(tool)),
+            None => cross_wire::tool(draft, tool, |draft| {
+                cross_wire::warn_about_input_format(draft, tool);
+                tool_declaration(tool)
+            }),
         });
         let tools: Vec<Json> = tools.collect();
         draft.put_tools(&tools);

@@ -135,7 +135,7 @@ impl<'c> ChatWriter<'c> {
                 }
                 Some(_) | None => cross_wire::tool(draft, tool, |draft| match custom {
                     Some(custom) if is_accepted => custom.json(tool),
-                    Some(custom) => custom.as_function(draft, tool),
+                    Some(_) => custom::as_function(draft, tool),
                     None => function(tool),
                 }),
             }

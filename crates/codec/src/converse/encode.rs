@@ -156,7 +156,8 @@ impl<'c> ConverseWriter<'c> {
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) => Some(native.json.clone()),
-            None => cross_wire::tool(draft, tool, |_| {
+            None => cross_wire::tool(draft, tool, |draft| {
+                cross_wire::warn_about_input_format(draft, tool);
                 let description = tool.description.as_deref().filter(|text| !text.is_empty());
                 tool_spec(&tool.name, description, tool.schema.as_ref())
             }),

@@ -66,7 +66,10 @@ pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
             Some(native) if native.slot == DECLARATIONS => declared.push(native.json.clone()),
             Some(native) if native.slot.is_empty() => elements.push(native.json.clone()),
             Some(native) => elements.push(object! { (&native.slot): native.json }),
-            None => declared.extend(cross_wire::tool(draft, first, |_| declaration(first))),
+            None => declared.extend(cross_wire::tool(draft, first, |draft| {
+                cross_wire::warn_about_input_format(draft, first);
+                declaration(first)
+            })),
         }
     }
     if !declared.is_empty() {

@@ -248,7 +248,10 @@ impl ResponsesWriter<'_> {
             Some(native) if !(tool.hosted && draft.has_other_endpoint()) => {
                 Some(native.json.clone())
             }
-            Some(_) | None => cross_wire::tool(draft, tool, |_| function(tool)),
+            Some(_) | None => cross_wire::tool(draft, tool, |draft| {
+                cross_wire::warn_about_input_format(draft, tool);
+                function(tool)
+            }),
         });
         let tools: Vec<Json> = tools.collect();
         if draft.source_value("tools").is_some_and(|was| was != Json::null()) || !tools.is_empty() {

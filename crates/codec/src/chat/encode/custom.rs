@@ -5,6 +5,7 @@ use throughline_core::{Tool, ToolCall, Wire};
 use throughline_json::{self as json, Json};
 
 use crate::chat::WIRE;
+use crate::cross_wire;
 use crate::draft::Draft;
 
 /// The members of a custom tool's declaration that a function declaration does not have.
@@ -45,25 +46,20 @@ impl CustomTool {
             },
         }
     }
+}
 
-    pub(super) fn as_function(&self, draft: &mut Draft<'_>, tool: &Tool) -> Json {
-        if self.format.is_some() {
-            let name = &tool.name;
-            draft.warn(
-                "tools",
-                format!("this endpoint cannot enforce the input format of `{name}`"),
-            );
-        }
-        object! {
-            "type": "function",
-            "function": {
-                "name": tool.name, "description": tool.description.as_deref(),
-                "parameters": {
-                    "type": "object", "properties": { "input": { "type": "string" } },
-                    "required": ["input"],
-                },
+/// Declares a custom tool as a function with one string argument.
+pub(super) fn as_function(draft: &mut Draft<'_>, tool: &Tool) -> Json {
+    cross_wire::warn_about_input_format(draft, tool);
+    object! {
+        "type": "function",
+        "function": {
+            "name": tool.name, "description": tool.description.as_deref(),
+            "parameters": {
+                "type": "object", "properties": { "input": { "type": "string" } },
+                "required": ["input"],
             },
-        }
+        },
     }
 }
 
