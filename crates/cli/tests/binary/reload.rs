@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,26 +17,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
 use crate::support::kept::TestStore;
-use crate::support::serving::{GatewayProcess, send_request};
-
-/// Number of checks after which a condition counts as never fulfilled.
-const CHECKS: u32 = 3_000;
+use crate::support::serving::{GatewayProcess, send_request, wait_until};
 
 fn question(model: &str) -> String {
     format!(
         r#"{{"model":"{model}","max_tokens":4096,"messages":[{{"role":"user","content":"Hi"}}]}}"#
     )
-}
-
-/// Waits for a condition.
-fn until(label: &str, mut is_true: impl FnMut() -> bool) {
-    for _ in 0..CHECKS {
-        if is_true() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    panic!("the gateway never reported {label}");
 }
 
 /// Returns the number of reloads of a kind with a result.
@@ -122,8 +107,8 @@ fn twenty_reloads_under_load_fail_no_call() {
         let seen = load.calls();
         replace(&store, "throughline.toml", &route(targets[number as usize % 2]));
         serving.signal("HUP");
-        until("a reload", || reloads(&serving, "config", "applied") >= number);
-        until("a call after the reload", || load.calls() > seen + 3);
+        wait_until("a reload", || reloads(&serving, "config", "applied") >= number);
+        wait_until("a call after the reload", || load.calls() > seen + 3);
     }
     let calls = load.stop();
     println!("FIGURE calls during 20 reloads: {calls}, failed: 0");
@@ -149,10 +134,10 @@ fn json_body(response: &str) -> Value {
 /// Sends a call after `earlier` other calls, and returns its number of input tokens and its cost.
 fn cost_of_a_call(serving: &GatewayProcess, earlier: u64) -> (u64, u64) {
     // A call is charged when its response has ended.
-    until("the earlier calls", || used(serving).0 == earlier);
+    wait_until("the earlier calls", || used(serving).0 == earlier);
     let (_, before) = used(serving);
     let response = json_body(&serving.send("POST", "/v1/messages", "", &question("fast")));
-    until("the call", || used(serving).0 == earlier + 1);
+    wait_until("the call", || used(serving).0 == earlier + 1);
     let kinds = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
     let tokens = kinds.iter().filter_map(|kind| response["usage"][kind].as_u64()).sum();
     (tokens, used(serving).1 - before)
@@ -191,8 +176,8 @@ fn prices_and_redaction_are_reloaded_under_load() {
         let secret = if number % 2 == 0 { "apple" } else { "plum" };
         replace(&store, file, &config(3 + number, secret));
         serving.signal("HUP");
-        until("a reload", || reloads(&serving, "config", "applied") >= number);
-        until("a call after the reload", || load.calls() > seen + 3);
+        wait_until("a reload", || reloads(&serving, "config", "applied") >= number);
+        wait_until("a call after the reload", || load.calls() > seen + 3);
         assert_eq!(words(), (number % 2 == 1, number % 2 == 0), "{secret} is redacted");
     }
     let calls = load.stop();
@@ -203,7 +188,7 @@ fn prices_and_redaction_are_reloaded_under_load() {
     let more = "[agents]\nmax_steps = 7\n[tracing]\nenabled = false\n";
     replace(&store, file, &format!("{}{more}", config(1, "pear")));
     serving.signal("HUP");
-    until("a reload", || reloads(&serving, "config", "applied") >= 11);
+    wait_until("a reload", || reloads(&serving, "config", "applied") >= 11);
     let lines = reload_lines(&serving);
     assert_eq!(lines.last().unwrap()["needs_restart"], "agents.max_steps, tracing.enabled");
     assert!(lines.iter().rev().skip(1).all(|line| line["needs_restart"].is_null()), "{lines:?}");
@@ -227,7 +212,7 @@ fn invalid_file_changes_nothing_and_the_next_valid_file_applies() {
     let invalid = format!("{}[gateway]\nreplay = \"sometimes\"\n", route("sim/gpt-5.6-sol"));
     replace(&store, file, &invalid);
     serving.signal("HUP");
-    until("a rejected reload", || reloads(&serving, "config", "rejected") == 1);
+    wait_until("a rejected reload", || reloads(&serving, "config", "rejected") == 1);
     assert_eq!(provider("fast"), claude);
     let lines = reload_lines(&serving);
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -236,12 +221,12 @@ fn invalid_file_changes_nothing_and_the_next_valid_file_applies() {
     assert!(problem.contains("throughline.toml:5") && problem.contains("replay"), "{problem}");
     // A missing file is rejected too.
     fs::rename(store.file(file), store.file("away")).unwrap();
-    until("a rejected reload by file", || reloads(&serving, "config", "rejected") == 2);
+    wait_until("a rejected reload by file", || reloads(&serving, "config", "rejected") == 2);
     assert_eq!(provider("fast"), claude);
     // The watch finds the next valid file without a signal. Some settings need a restart.
     let valid = "[server]\nlisten = \"127.0.0.1:9\"\nlog = \"info\"\n[gateway]\nmax_streams = 7\n";
     replace(&store, file, &format!("{valid}{}", route("sim/gpt-5.6-sol")));
-    until("an applied reload", || reloads(&serving, "config", "applied") == 1);
+    wait_until("an applied reload", || reloads(&serving, "config", "applied") == 1);
     assert_eq!(provider("fast"), Some("gpt-5.6-sol".to_owned()));
     let lines = reload_lines(&serving);
     let last = lines.last().unwrap();
@@ -264,14 +249,14 @@ fn reload_cannot_open_the_gateway_to_other_machines() {
     assert!(is_served());
     replace(&store, file, "[server]\nallow_open = false\n");
     serving.signal("HUP");
-    until("a rejected reload", || reloads(&serving, "config", "rejected") >= 1);
+    wait_until("a rejected reload", || reloads(&serving, "config", "rejected") >= 1);
     assert!(is_served());
     let lines = reload_lines(&serving);
     let problem = lines[0]["problem"].as_str().unwrap();
     assert!(problem.contains("there are no API keys"), "{problem}");
     assert_eq!(store.run(&["keys", "create"]).code, 0);
     let applied = || reload_lines(&serving).into_iter().find(|line| line["result"] == "applied");
-    until("an applied reload", || applied().is_some());
+    wait_until("an applied reload", || applied().is_some());
     assert_eq!(applied().unwrap()["trigger"], "retry");
     assert!(!is_served(), "a request without a key was accepted");
 }
@@ -410,9 +395,9 @@ fn certificate_is_replaced_while_a_stream_is_open() {
         metrics.contains(&line)
     };
     replace(&store, "tls.key", &second.key);
-    until("a rejected certificate", || metric(&first, "rejected"));
+    wait_until("a rejected certificate", || metric(&first, "rejected"));
     second.install(&store);
-    until("the new certificate", || metric(&second, "applied"));
+    wait_until("the new certificate", || metric(&second, "applied"));
     assert!(first.connect(&address).is_none(), "the old certificate is gone");
     finish.send(()).unwrap();
     read_until("second");
@@ -442,7 +427,7 @@ fn second_signal_stops_the_gateway_while_a_stream_is_open() {
         received.extend_from_slice(&buffer[..count]);
     }
     serving.signal("TERM");
-    until("a closed listener", || TcpStream::connect(&serving.address).is_err());
+    wait_until("a closed listener", || TcpStream::connect(&serving.address).is_err());
     assert!(serving.is_running());
     assert_eq!(serving.stop(), 0);
 }

@@ -1,7 +1,6 @@
 //! Tests of `[retention]`: the job of the gateway, `throughline stats` and the startup message.
 
 use std::fs;
-use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,24 +8,12 @@ use throughline_core::{LogId, Store as _, Tenant};
 use throughline_store::Options;
 
 use crate::support::kept::TestStore;
-use crate::support::serving::GatewayProcess;
+use crate::support::serving::{GatewayProcess, wait_until};
 
-/// Number of checks after which a condition counts as never fulfilled.
-const CHECKS: u32 = 3_000;
 /// Every class expires after a second, and the job runs every second.
 const SECOND: &str = "[retention]\nrequests = \"1s\"\nbodies = \"1s\"\nthreads = \"1s\"\n\
                       runs = \"1s\"\ntraces = \"1s\"\ninterval = \"1s\"\n\
                       [tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n";
-
-fn until(label: &str, mut is_true: impl FnMut() -> bool) {
-    for _ in 0..CHECKS {
-        if is_true() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    panic!("the gateway never reported {label}");
-}
 
 /// Returns the value of a metric; 0 if there is none yet.
 fn metric(serving: &GatewayProcess, name: &str) -> u64 {
@@ -72,15 +59,15 @@ fn expired_data_is_deleted_and_stats_agree() {
     assert!(welcome.contains("requests are kept for 1s, bodies are kept for 1s"), "{welcome}");
     assert!(welcome.contains("without a master key"), "{welcome}");
     call(&serving);
-    until("a deleted request", || deleted(&serving, "requests") >= 1);
-    until("a deleted trace", || deleted(&serving, "traces") == 1);
+    wait_until("a deleted request", || deleted(&serving, "requests") >= 1);
+    wait_until("a deleted trace", || deleted(&serving, "traces") == 1);
     assert!(!session.exists());
-    until("no call", || calls(&serving) == json!([]));
-    until("a further pass", || passes(&serving, "completed") >= 2);
+    wait_until("no call", || calls(&serving) == json!([]));
+    wait_until("a further pass", || passes(&serving, "completed") >= 2);
     assert_eq!(passes(&serving, "failed"), 0, "{}", serving.errors());
     // A new conversation with the same content works.
     call(&serving);
-    until("the second deleted request", || deleted(&serving, "requests") >= 2);
+    wait_until("the second deleted request", || deleted(&serving, "requests") >= 2);
     assert_eq!(serving.stop(), 0);
     let stats = store.json(&["stats"]);
     for class in ["requests", "bodies", "threads", "runs", "traces"] {
@@ -98,7 +85,9 @@ fn everything_is_kept_by_default_and_a_reload_applies_retention() {
     let serving = GatewayProcess::start(&store.folder, &[], &[]);
     assert!(serving.welcome.contains("everything is kept"), "{}", serving.welcome);
     call(&serving);
-    until("a stored call", || calls(&serving).as_array().is_some_and(|calls| calls.len() == 1));
+    wait_until("a stored call", || {
+        calls(&serving).as_array().is_some_and(|calls| calls.len() == 1)
+    });
     let stats = store.json(&["stats"]);
     let row = &stats["retention"]["requests"];
     assert_eq!((&row["stored"], &row["expired"]), (&json!(1), &json!(0)), "{stats}");
@@ -106,7 +95,7 @@ fn everything_is_kept_by_default_and_a_reload_applies_retention() {
     fs::write(store.file("part"), SECOND).unwrap();
     fs::rename(store.file("part"), store.file("throughline.toml")).unwrap();
     serving.signal("HUP");
-    until("a deleted request", || deleted(&serving, "requests") >= 1);
+    wait_until("a deleted request", || deleted(&serving, "requests") >= 1);
 }
 
 #[test]
@@ -120,7 +109,7 @@ fn one_node_at_a_time_deletes_data() {
     fs::write(store.file("throughline.toml"), SECOND).unwrap();
     let serving = GatewayProcess::start(&store.folder, &[], &[]);
     call(&serving);
-    until("skipped passes", || passes(&serving, "skipped") >= 3);
+    wait_until("skipped passes", || passes(&serving, "skipped") >= 3);
     assert_eq!((deleted(&serving, "requests"), passes(&serving, "completed")), (0, 0));
 }
 

@@ -6,12 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::support::kept::TestStore;
-use crate::support::serving::{GatewayProcess, send_request};
+use crate::support::serving::{GatewayProcess, send_request, wait_until};
 
 const QUESTION: &str =
     r#"{"model":"claude-sonnet-5-5","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
@@ -78,13 +77,6 @@ fn serve(mut stream: TcpStream, accepted: &Mutex<String>, rejections: &AtomicU32
     }
 }
 
-/// Waits for a condition.
-fn until(mut is_true: impl FnMut() -> bool) {
-    while !is_true() {
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Replaces a key in one step, as secret managers do.
 fn write_key(store: &TestStore, key: &str) {
     fs::write(store.file("part"), key).unwrap();
@@ -128,7 +120,7 @@ fn keys_are_rotated_under_load_without_failed_calls() {
         // A call is repeated once, so no call may span two rotations.
         for (_, calls) in &clients {
             let seen = calls.load(Ordering::SeqCst);
-            until(|| calls.load(Ordering::SeqCst) >= seen + 2);
+            wait_until("two calls", || calls.load(Ordering::SeqCst) >= seen + 2);
         }
         let key = format!("key-{number}");
         write_key(&store, &key);
@@ -174,5 +166,5 @@ fn failing_source_is_logged_and_named_without_its_key() {
     assert!(!format!("{response}{errors}").contains("canary"));
     // The gateway recovers without a restart.
     fs::write(&program, "echo canary").unwrap();
-    until(|| ask().starts_with("HTTP/1.1 200"));
+    wait_until("an accepted request", || ask().starts_with("HTTP/1.1 200"));
 }

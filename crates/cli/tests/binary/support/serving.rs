@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use throughline_codec::Catalog;
 
@@ -175,4 +177,18 @@ pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Number of checks after which a condition counts as never fulfilled.
+const CHECKS: u32 = 3_000;
+
+/// Waits for a condition that the gateway fulfils.
+pub(crate) fn wait_until(condition: &str, mut is_true: impl FnMut() -> bool) {
+    for _ in 0..CHECKS {
+        if is_true() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the gateway never reported {condition}");
 }
