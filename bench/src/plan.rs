@@ -34,12 +34,11 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let upstream = Server::start_self(&["upstream"]).await?;
     let at = upstream.address;
     // Streams are measured on a fresh gateway, which has no freed memory to reuse.
-    let fresh = match options.only {
-        None => {
-            let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
-            Some(streams::run(&fresh.server, at).await?)
-        }
-        Some(_) => None,
+    let fresh = if options.selects(streams::NAME) {
+        let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+        Some(streams::run(&fresh.server, at).await?)
+    } else {
+        None
     };
     let rows = measure_rows(options, amount, at).await?;
     let continued = continuation::run(options, at).await?;

@@ -13,6 +13,8 @@ use crate::load::Connection;
 use crate::process::Server;
 use crate::reply::Model;
 
+/// The measurement of a fresh gateway, by which `--only` selects it.
+pub(crate) const NAME: &str = "streams";
 pub(crate) const STREAMS: usize = 1000;
 
 /// Memory and durations of the concurrent streams.

@@ -33,6 +33,9 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 /// Interval of TCP keep-alive probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_TRIES: u32 = 3;
+/// Maximum size of an HTTP/1 connection's read buffer in bytes, and so of a response's headers. The
+/// buffer stays allocated while a stream is open.
+const READ_BUFFER: usize = 16 << 10;
 
 /// HTTP client with a connection pool for one endpoint.
 pub(crate) struct Client(Pool<Connector, Full<Bytes>>);
@@ -52,6 +55,7 @@ impl Client {
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            .http1_max_buf_size(READ_BUFFER)
             .http2_keep_alive_interval(SIGN_OF_LIFE)
             .http2_keep_alive_timeout(SIGN_OF_LIFE)
             .build(Connector { connector, limit });
