@@ -150,13 +150,13 @@ impl Server {
         command.kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("{command:?}"))?;
         let id = child.id().with_context(|| format!("{command:?} exited immediately"))?;
-        for _ in 0..600 {
+        for _ in 0..1_800 {
             if tokio::net::TcpStream::connect(address).await.is_ok() {
                 return Ok(Self { address, id, child });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        anyhow::bail!("the server at {address} did not accept connections within a minute")
+        anyhow::bail!("the server at {address} did not accept connections within three minutes")
     }
 
     /// Sends SIGTERM to the server and waits until the server exits.
