@@ -105,7 +105,8 @@ impl<'c> Scope<'c> {
             "every model".to_owned()
         } else if is_crowd {
             let theirs = self.profiles.iter().filter(|name| stem(name) == own);
-            format!("{} and similar models", families(&theirs.cloned().collect(), self.catalog))
+            let theirs = families(&theirs.cloned().collect(), self.catalog);
+            format!("{theirs} and models of other vendors")
         } else {
             families(&self.profiles, self.catalog)
         };
@@ -135,12 +136,22 @@ fn families(chosen: &BTreeSet<Name>, catalog: &Catalog) -> String {
         let theirs = known.iter().copied().filter(|name| stem(name) == *vendor);
         let (selected, others): (Vec<&str>, Vec<&str>) =
             theirs.partition(|name| chosen.contains(*name));
+        // The general profile of a vendor has the vendor's name.
+        let listed = |names: &[&str]| -> String {
+            let shown = names.iter().map(|name| match name {
+                general if *general == *vendor && selected.len() + others.len() > 1 => {
+                    format!("{vendor} models without a version")
+                }
+                name => (*name).to_owned(),
+            });
+            shown.collect::<Vec<_>>().join(", ")
+        };
         match others.len() {
             0 if selected.len() > 1 => format!("{vendor}*"),
             excluded_count if excluded_count > 0 && excluded_count * 2 < selected.len() => {
-                format!("{vendor}* (not {})", others.join(", "))
+                format!("{vendor}* (not {})", listed(&others))
             }
-            _ => selected.join(", "),
+            _ => listed(&selected),
         }
     });
     phrases.collect::<Vec<_>>().join(", ")

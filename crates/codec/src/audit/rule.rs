@@ -23,6 +23,8 @@ pub struct Rule {
     pub severity: Severity,
     /// A one-sentence description of the problem.
     pub title: &'static str,
+    /// What a violation causes, if the result depends on more than the severity.
+    pub effect: Option<&'static str>,
     /// The reason for the provider's behaviour, and typical causes of the violation.
     pub why: &'static str,
     /// The provider's error text, with `…` for parts that depend on the request. `None` if the

@@ -195,6 +195,7 @@ static NO_TOOLS_RULE: Rule = Rule {
     wire: Wire::ANTHROPIC_MESSAGES,
     severity: Severity::Refuse,
     title: "No tools.",
+    effect: None,
     why: "",
     provider_error: None,
     breach: None,

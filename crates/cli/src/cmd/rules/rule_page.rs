@@ -1,7 +1,9 @@
 //! Generates the documentation page of one rule: what happens, why, the fix, and an example.
 
+use bytes::Bytes;
 use similar::TextDiff;
 use throughline_codec::{Repair, RepairLevel, Rule, Severity, Verdict, audit, repair};
+use throughline_json::Json;
 
 use super::Scope;
 use super::example::{is_request, on_failing_example};
@@ -20,7 +22,7 @@ pub(super) fn page(rule: &Rule, rows: &RequestCatalog) -> String {
         escaped(&sentence(rule.title)),
         rule.id,
     );
-    section(&mut page, "What happens", effect(rule.severity));
+    section(&mut page, "What happens", rule.effect.unwrap_or_else(|| effect(rule.severity)));
     section(&mut page, "The provider's error", &quoted_error(rule));
     section(&mut page, "Why", &escaped(rule.why));
     section(&mut page, "How to fix it", &escaped(rule.fix));
@@ -104,17 +106,22 @@ fn behaviour(rule: &Rule, rows: &RequestCatalog) -> String {
                 && repaired.audit.verdict() != Verdict::Refuse
         })
     };
-    let fixes_rejections = repaired(RepairLevel::Refused).is_some();
-    let fixes_losses = fixes_rejections || repaired(RepairLevel::Degraded).is_some();
-    let mut entries = vec![match (fixes_rejections, fixes_losses) {
-        (true, _) => "`throughline repair` makes the change above, without a network.".to_owned(),
-        (false, true) => {
-            "`throughline repair --degraded` makes the change above, without a network.".to_owned()
+    let refused = repaired(RepairLevel::Refused);
+    let fixes_rejections = refused.is_some();
+    let command = if fixes_rejections { "repair" } else { "repair --degraded" };
+    let mut entries = vec![match refused.or_else(|| repaired(RepairLevel::Degraded)) {
+        Some(repaired) if is_equal(&repaired.request.body, rule.example.fixed) => {
+            format!("`throughline {command}` makes the change above, without a network.")
         }
-        (false, false) => {
-            "`throughline repair` does not change the request. Make the change in the client."
-                .to_owned()
+        // The original value may be in no earlier document.
+        Some(repaired) => {
+            let fixes = repaired.fixes.iter().filter(|fix| fix.rule.id == rule.id);
+            let fixes: Vec<&str> = fixes.map(|fix| fix.what.as_str()).collect();
+            let fixes = escaped(&fixes.join(", and "));
+            format!("`throughline {command}` makes another change, without a network: it {fixes}.")
         }
+        None => "`throughline repair` does not change the request. Make the change in the client."
+            .to_owned(),
     }];
     if rule.breach.is_some() {
         entries.push(
@@ -146,4 +153,10 @@ fn behaviour(rule: &Rule, rows: &RequestCatalog) -> String {
         );
     }
     entries.iter().fold(String::new(), |list, entry| list + "- " + entry + "\n")
+}
+
+/// Returns whether two JSON documents have the same content, regardless of their formatting.
+fn is_equal(one: &Bytes, other: &'static str) -> bool {
+    let canonical = |bytes: Bytes| Json::parse(bytes).map(|json| json.canonical()).ok();
+    canonical(one.clone()) == canonical(Bytes::from_static(other.as_bytes()))
 }
