@@ -152,11 +152,10 @@ fn describe_limits(limits: &KeyLimits) -> String {
 fn update(options: &KeysUpdate) -> Result<()> {
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let key = active_key(store, &options.id)?;
-        let limits = changed_limits(key.limits, &options.limits, &options.remove);
-        let change = store.journal.change_api_key_limits(&store.tenant, &key.id, &limits);
-        if !store.run(change)? {
-            return Err(no_key(store));
-        }
+        let change =
+            |limits: KeyLimits| Ok(changed_limits(limits, &options.limits, &options.remove));
+        let changed = store.journal.update_api_key_limits(&store.tenant, &key.id, change);
+        let limits = store.run(changed)?.ok_or_else(|| no_key(store))?;
         let text = || {
             let described = describe_limits(&limits);
             let limits = if described.is_empty() { "no limits" } else { &described };

@@ -374,7 +374,7 @@ pub(super) fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
 }
 
 impl ApiKey {
-    fn from_row(row: ApiKeyRow) -> Result<Self> {
+    pub(super) fn from_row(row: ApiKeyRow) -> Result<Self> {
         let limits = KeyLimits::read(&row.limits)
             .ok_or_else(|| corrupt!("the stored limits of API key {} are invalid", row.id))?;
         let ApiKeyRow { tenant, id, label, created, revoked, .. } = row;

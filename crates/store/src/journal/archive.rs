@@ -92,12 +92,9 @@ impl KeyManager for Journal {
         changes: &'a Json,
     ) -> StoreFuture<'a, Option<Json>> {
         Box::pin(async move {
-            let keys = self.api_keys(tenant).await?;
-            let key = keys.into_iter().find(|key| *key.id == *id && key.revoked.is_none());
-            let Some(key) = key else { return Ok(None) };
-            let limits = key.limits.changed(changes)?;
-            let is_changed = self.change_api_key_limits(tenant, &key.id, &limits).await?;
-            Ok(is_changed.then(|| limits.json()))
+            let change = |limits: KeyLimits| limits.changed(changes);
+            let limits = self.update_api_key_limits(tenant, id, change).await?;
+            Ok(limits.map(|limits| limits.json()))
         })
     }
 

@@ -21,6 +21,9 @@ const RECHECK: Duration = Duration::from_secs(1);
 /// Number of records that are read at a time.
 const PAGE: u32 = 500;
 
+/// Maximum number of repetitions of a change, because other processes change keys at the same time.
+const MOST_RETRIES: u32 = 100;
+
 /// The event in the record of a change.
 const CHANGED: &str = "limits";
 
@@ -52,24 +55,52 @@ impl Journal {
         id: &str,
         limits: &KeyLimits,
     ) -> Result<bool> {
-        limits.models.iter().try_for_each(|pattern| check_name(pattern))?;
-        let mut rows = self.backend.keys(tenant).await?.into_iter();
-        let Some(mut row) = rows.find(|row| *row.id == *id && row.revoked.is_none()) else {
-            return Ok(false);
-        };
-        row.limits = Name::from(limits.json().as_str());
+        let changed = self.update_api_key_limits(tenant, id, |_| Ok(limits.clone())).await?;
+        Ok(changed.is_some())
+    }
+
+    /// Replaces the limits of a key with the result of `change`, which receives the current limits.
+    /// If another process changes a key at the same time, `change` is called again with the new
+    /// limits. Returns the new limits; `None` if no active key with this id exists.
+    pub async fn update_api_key_limits(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        change: impl Fn(KeyLimits) -> Result<KeyLimits> + Send,
+    ) -> Result<Option<KeyLimits>> {
         let log = LogId::from(KEYS_LOG);
-        let is_there = self.backend.log(tenant, &log).await?.is_some();
-        let mut append = Append::new(log).record(key_record(CHANGED, &row));
-        // Stores of earlier versions contain keys, but no log of their changes.
-        if !is_there {
-            append = append.opening(LogOpening { kind: LogKind::Run, of: None, fork: None });
+        let mut attempts = 0;
+        loop {
+            let rows = self.backend.keys(tenant).await?.into_iter();
+            let mut active = rows.filter(|row| row.revoked.is_none());
+            let Some(mut row) = active.find(|row| *row.id == *id) else { return Ok(None) };
+            let known = self.limits.lock().get(tenant).cloned().unwrap_or_default();
+            let known = self.read_changes(tenant, known).await?;
+            let limits = match known.limits.get(&row.id) {
+                Some(limits) => limits.clone(),
+                None => ApiKey::from_row(row.clone())?.limits,
+            };
+            let limits = change(limits)?;
+            limits.models.iter().try_for_each(|pattern| check_name(pattern))?;
+            row.limits = Name::from(limits.json().as_str());
+            let append = Append::new(log.clone()).record(key_record(CHANGED, &row));
+            let append = match self.backend.log(tenant, &log).await? {
+                Some(_) => append.expect_last(known.seen),
+                // Stores of earlier versions contain keys, but no log of their changes.
+                None => append.opening(LogOpening { kind: LogKind::Run, of: None, fork: None }),
+            };
+            let batch = Batch::new(tenant.clone()).append(append);
+            match self.commit_as_operator(batch, Vec::new()).await {
+                Err(StoreError::Conflict { .. }) if attempts < MOST_RETRIES => attempts += 1,
+                committed => {
+                    committed?;
+                    if let Some(known) = self.limits.lock().get_mut(tenant) {
+                        known.read = None;
+                    }
+                    return Ok(Some(limits));
+                }
+            }
         }
-        self.commit_as_operator(Batch::new(tenant.clone()).append(append), Vec::new()).await?;
-        if let Some(known) = self.limits.lock().get_mut(tenant) {
-            known.read = None;
-        }
-        Ok(true)
     }
 
     /// Replaces the limits of these keys of a tenant with their changed limits.

@@ -104,6 +104,28 @@ pub(crate) async fn limits_of_api_keys_change(on: Database) {
     assert!(journal.verify(None, &|_| {}).await.unwrap().broken.is_none());
 }
 
+pub(crate) async fn concurrent_changes_of_limits_are_all_kept(on: Database) {
+    const CHANGES: u64 = 20;
+    let harness = Harness::fresh(on);
+    let (journal, node) = (harness.open().await, harness.open().await);
+    let created = KeyLimits { budget_tokens: Some(0), ..KeyLimits::default() };
+    let key = journal.create_api_key(&us(), "laptop", &created).await.unwrap();
+    // Each change adds one to the limit that it finds, so a lost change lowers the result.
+    let raise = async |journal: &Journal| {
+        for _ in 0..CHANGES {
+            let raised = journal.update_api_key_limits(&us(), &key.id, |limits| {
+                let tokens = limits.budget_tokens.map(|tokens| tokens + 1);
+                Ok(KeyLimits { budget_tokens: tokens, ..limits })
+            });
+            assert!(raised.await.unwrap().is_some());
+        }
+    };
+    tokio::join!(raise(&journal), raise(&node));
+    let listed = harness.open().await.api_keys(&us()).await.unwrap();
+    assert_eq!(listed[0].limits.budget_tokens, Some(2 * CHANGES));
+    assert!(journal.verify(None, &|_| {}).await.unwrap().broken.is_none());
+}
+
 pub(crate) async fn tenants_with_logs_or_keys_are_listed_and_counted(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;

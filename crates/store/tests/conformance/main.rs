@@ -93,7 +93,8 @@ macro_rules! suite {
                 an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
                 the_master_key_is_changed_while_others_write,
                 writes_under_an_earlier_key_are_detected, rotation_adopts_a_key_that_another_node_introduced;
-            keeping: api_keys_are_stored_as_hashes, limits_of_api_keys_change, tenants_see_nothing_of_each_other,
+            keeping: api_keys_are_stored_as_hashes, limits_of_api_keys_change,
+                concurrent_changes_of_limits_are_all_kept, tenants_see_nothing_of_each_other,
                 tenants_with_logs_or_keys_are_listed_and_counted,
                 relaxed_writes_are_stored, short_queue_preserves_write_order, closed_store_reports_that_it_is_closed,
                 nodes_can_create_the_store_concurrently;
