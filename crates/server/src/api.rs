@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `error.rs` | errors in Letta's format |
 //! | `call_figures.rs` | cached numbers of gateway calls |
+//! | `log_cache.rs` | cached data that is computed from the records of a log |
 //! | `responses.rs` | responses from serialized types and from channels; types for schemas |
 //! | `drives.rs`, `sweep.rs` | tasks that drive runs; recovery of runs without a driver |
 //! | `permits.rs` | limits of a run's key, checked and reserved before every model call |
@@ -14,6 +15,7 @@
 mod call_figures;
 mod drives;
 mod error;
+mod log_cache;
 mod permits;
 mod proofs;
 mod responses;

@@ -1,8 +1,10 @@
 //! Reads the records and the events of a log.
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, LogId, LogOpening, Receipt, Record, Store, StoreError, Tenant, unpack_events,
+    Append, Batch, LogHead, LogId, LogOpening, Receipt, Record, Store, StoreError, Tenant,
+    unpack_events,
 };
 use throughline_json::Json;
 use throughline_spec::RunEvent;
@@ -38,6 +40,27 @@ impl<'s> RecordPages<'s> {
     }
 }
 
+/// Returns the sequence number of the last record before a time; 0 if there is none. The search
+/// reads one record per step and about 20 records of a log with a million records.
+pub(crate) async fn seq_before_time(
+    store: &dyn Store,
+    tenant: &Tenant,
+    head: &LogHead,
+    time: Timestamp,
+) -> StoreResult<u64> {
+    // All records up to `low` are before the time, and all records after `high` are not.
+    let (mut low, mut high) = (0, head.last);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let next = store.read(tenant, &head.log, middle, 1).await?;
+        match next.first() {
+            Some(record) if record.at < time => low = record.seq,
+            Some(_) | None => high = middle,
+        }
+    }
+    Ok(low)
+}
+
 /// Commits a batch together with an entry for a shared log, and creates that log if it is missing.
 pub(crate) async fn commit_with_entry(
     store: &dyn Store,
@@ -65,3 +88,7 @@ pub(crate) fn run_events(record: &Record) -> impl Iterator<Item = (u64, RunEvent
 pub(crate) fn parse_event(event: Bytes) -> Option<RunEvent> {
     RunEvent::parse(&Json::parse(event).ok()?).ok()
 }
+
+#[cfg(test)]
+#[path = "records_tests.rs"]
+mod records_tests;

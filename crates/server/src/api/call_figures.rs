@@ -1,15 +1,16 @@
 //! Numbers of gateway calls for the overview. A process reads each call record once and caches its
-//! numbers. It reads a log again after any of the tenant's data was erased.
+//! numbers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
-use throughline_core::{ErasureEpoch, LogHead, LogId, Record, Store, Tenant, TurnId};
+use throughline_core::{ErasureEpoch, LogHead, Record, Store, Tenant, TurnId};
 use throughline_json::{Node, Tree};
 use throughline_replay::{CALL_RECORD, TURN};
 
-use crate::records::{RecordPages, StoreResult};
+use crate::api::log_cache::DerivedLogCache;
+use crate::records::StoreResult;
 use crate::sync::lock;
 
 /// Maximum number of cached logs and of cached audits.
@@ -67,21 +68,17 @@ impl CallFigures {
     }
 }
 
-/// The calls of one log, from the records read so far.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LogCalls {
-    /// Sequence number of the last record read, and the erasure epoch at that time.
-    read: u64,
-    era: ErasureEpoch,
-    pub(crate) calls: Vec<CallFigures>,
-}
-
 /// Caches the numbers of calls by tenant and log, and the results of audits.
-#[derive(Default)]
 pub(crate) struct CallFigureCache {
-    logs: Mutex<HashMap<(Tenant, LogId), Arc<LogCalls>>>,
+    logs: DerivedLogCache<Vec<CallFigures>>,
     /// Whether the provider would have rejected the request as the client sent it, by call.
     rejections: Mutex<HashMap<(Tenant, TurnId), bool>>,
+}
+
+impl Default for CallFigureCache {
+    fn default() -> Self {
+        Self { logs: DerivedLogCache::new(MOST), rejections: Mutex::default() }
+    }
 }
 
 impl CallFigureCache {
@@ -92,26 +89,11 @@ impl CallFigureCache {
         tenant: &Tenant,
         head: &LogHead,
         era: ErasureEpoch,
-    ) -> StoreResult<Arc<LogCalls>> {
-        let key = (tenant.clone(), head.log.clone());
-        let known = lock(&self.logs).get(&key).cloned().filter(|known| known.era == era);
-        if let Some(known) = known.as_ref().filter(|known| known.read >= head.last) {
-            return Ok(Arc::clone(known));
-        }
-        let fresh = || LogCalls { era, ..LogCalls::default() };
-        let mut log = known.map_or_else(fresh, |known| LogCalls::clone(&known));
-        let mut pages = RecordPages::new(store, tenant, &head.log, log.read);
-        while let Some(records) = pages.next().await? {
-            log.calls.extend(records.iter().filter_map(CallFigures::from_record));
-        }
-        log.read = pages.after;
-        let log = Arc::new(log);
-        let mut all = lock(&self.logs);
-        if all.len() >= MOST {
-            all.clear();
-        }
-        all.insert(key, Arc::clone(&log));
-        Ok(log)
+    ) -> StoreResult<Arc<Vec<CallFigures>>> {
+        let add = |calls: &mut Vec<CallFigures>, record: &Record| {
+            calls.extend(CallFigures::from_record(record));
+        };
+        self.logs.get(store, tenant, head, era, add).await
     }
 
     /// Returns whether the provider would have rejected a call's request as the client sent it;

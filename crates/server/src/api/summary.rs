@@ -1,17 +1,15 @@
 //! Summarises runs for lists: title, models, counts, tokens and cost. A process reads each event
-//! once and caches the result. It reads a run again after any of the tenant's data was erased,
-//! because the cached title may contain erased text.
+//! once and caches the result.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{ErasureEpoch, LogHead, LogId, Record, Store, Tenant, unpack_events};
+use throughline_core::{ErasureEpoch, LogHead, Record, Store, Tenant, unpack_events};
 use throughline_json::{Json, Name, Number, Object};
 use throughline_spec::{RedactionPolicy, ReflectionUsage, RunCounts, RunEvent, RunFold};
 
-use crate::records::{RecordPages, StoreResult, parse_event};
-use crate::sync::lock;
+use crate::api::log_cache::DerivedLogCache;
+use crate::records::{StoreResult, parse_event};
 
 /// Maximum number of cached summaries.
 const MOST: usize = 4096;
@@ -21,9 +19,6 @@ const MAX_TITLE: usize = 140;
 /// A run's title, counts, tokens and cost, from the records read so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
-    /// Sequence number of the last record read, and the erasure epoch at that time.
-    read: u64,
-    era: ErasureEpoch,
     pub(crate) title: Option<Name>,
     fold: RunFold,
     tokens: Option<Json>,
@@ -83,8 +78,13 @@ pub(crate) fn parse_counted_event(event: Bytes) -> Option<RunEvent> {
 }
 
 /// Caches run summaries by tenant and run.
-#[derive(Default)]
-pub(crate) struct SummaryCache(Mutex<HashMap<(Tenant, LogId), Arc<Summary>>>);
+pub(crate) struct SummaryCache(DerivedLogCache<Summary>);
+
+impl Default for SummaryCache {
+    fn default() -> Self {
+        Self(DerivedLogCache::new(MOST))
+    }
+}
 
 impl SummaryCache {
     /// Returns the summary of a run, as of this erasure epoch.
@@ -96,28 +96,8 @@ impl SummaryCache {
         era: ErasureEpoch,
         policy: &RedactionPolicy,
     ) -> StoreResult<Arc<Summary>> {
-        let key = (tenant.clone(), head.log.clone());
-        let known = lock(&self.0).get(&key).cloned();
-        let known = known.filter(|known| known.era == era);
-        if let Some(known) = known.as_ref().filter(|known| known.read >= head.last) {
-            return Ok(Arc::clone(known));
-        }
-        let fresh = || Summary { era, ..Summary::default() };
-        let mut summary = known.map_or_else(fresh, |known| Summary::clone(&known));
-        let mut pages = RecordPages::new(store, tenant, &head.log, summary.read);
-        while let Some(records) = pages.next().await? {
-            for record in &records {
-                summary.take(record, policy);
-            }
-        }
-        summary.read = pages.after;
-        let summary = Arc::new(summary);
-        let mut all = lock(&self.0);
-        if all.len() >= MOST {
-            all.clear();
-        }
-        all.insert(key, Arc::clone(&summary));
-        Ok(summary)
+        let add = |summary: &mut Summary, record: &Record| summary.take(record, policy);
+        self.0.get(store, tenant, head, era, add).await
     }
 }
 

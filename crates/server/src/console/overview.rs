@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use throughline_codec::{Transcript, Verdict, audit, codec};
 use throughline_core::{LogId, LogKind, Request, TurnId, Wire};
 use throughline_json::{Json, Name, Node, Object};
@@ -19,7 +19,7 @@ use crate::console::calls::is_unanswered;
 use crate::console::time_range::TimeRange;
 use crate::console::{archive, erasure_epoch};
 use crate::object::to_json;
-use crate::records::{RecordPages, StoreResult};
+use crate::records::{RecordPages, StoreResult, seq_before_time};
 use crate::telemetry::{UsageAmount, UsageKey, usage_log};
 use throughline_replay::is_conversation;
 
@@ -27,6 +27,8 @@ use throughline_replay::is_conversation;
 const MAX_LOGS: usize = 50_000;
 /// Maximum number of requests to audit for one overview. Later requests audit the rest.
 const MAX_AUDITS: usize = 50;
+/// Maximum difference between the clocks of nodes that write to the usage log.
+const CLOCK_SLACK: SignedDuration = SignedDuration::from_mins(10);
 /// Number of logs per store query.
 const PAGE: u32 = 512;
 
@@ -83,12 +85,18 @@ async fn add_usage(
     days: &mut BTreeMap<String, OverviewFigures>,
 ) -> StoreResult<()> {
     let (store, (tenant, log)) = (request.api.store(), usage_log());
-    if store.log(&tenant, &log).await?.is_none() {
-        return Ok(());
-    }
+    let Some(head) = store.log(&tenant, &log).await? else { return Ok(()) };
     let meter = &request.gateway.operations.meter;
-    let mut pages = RecordPages::new(store, &tenant, &log, 0);
+    let start = match range.since.and_then(|since| since.checked_sub(CLOCK_SLACK).ok()) {
+        Some(start) => seq_before_time(store, &tenant, &head, start).await?,
+        None => 0,
+    };
+    let mut pages = RecordPages::new(store, &tenant, &log, start);
     while let Some(records) = pages.next().await? {
+        let end = range.until.and_then(|until| until.checked_add(CLOCK_SLACK).ok());
+        if end.is_some_and(|end| records.first().is_some_and(|record| record.at > end)) {
+            break;
+        }
         for record in records.iter().filter(|record| range.contains(record.at)) {
             let rows = record.content.bytes().map(UsageKey::lines).unwrap_or_default();
             for (row, used) in rows.iter().filter(|(row, _)| row.tenant == request.caller.tenant) {
@@ -131,8 +139,8 @@ async fn add_calls(
                 if !has_calls {
                     continue;
                 }
-                let log = request.api.call_figures.get(store, tenant, head, era).await?;
-                for call in log.calls.iter().filter(|call| range.contains(call.at)) {
+                let calls = request.api.call_figures.get(store, tenant, head, era).await?;
+                for call in calls.iter().filter(|call| range.contains(call.at)) {
                     let sums = days.entry(day(call.at)).or_default();
                     sums.add_call(call);
                     let id = call.id.as_ref().filter(|_| call.restored > 0 && !call.is_failed);
