@@ -205,7 +205,8 @@ pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
     drop(starting);
     let known = load_run(request, &begun.run).await?;
     let from = StreamPosition::default();
-    let options = RunStreamOptions { known, from, pings: false, types: Vec::new() };
+    let (pings, types) = (false, Vec::new());
+    let options = RunStreamOptions { known, from, pings, types, may_drive: true };
     request.api.collect_answer(options).await?;
     let state = request.state(&begun.run).await?;
     let summary = state.smart.summaries.iter().flatten().last().cloned().unwrap_or_default();

@@ -129,7 +129,8 @@ pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -
     let known = load_run(request, &run).await?;
     let wishes = input.wishes;
     let from = StreamPosition { seq_id: 0, event };
-    let options = RunStreamOptions { known, from, pings: wishes.pings, types: wishes.types };
+    let (pings, types) = (wishes.pings, wishes.types);
+    let options = RunStreamOptions { known, from, pings, types, may_drive: true };
     let streams = match how {
         ResponseMode::Stream => true,
         ResponseMode::Conversation => wishes.streaming.unwrap_or(true),

@@ -127,6 +127,8 @@ pub(crate) struct RunStreamOptions {
     pub(crate) pings: bool,
     /// The requested message types; empty means all.
     pub(crate) types: Vec<Name>,
+    /// Whether the reader may continue a run that no process drives.
+    pub(crate) may_drive: bool,
 }
 
 impl RunStreamOptions {
@@ -213,7 +215,9 @@ async fn send_frames(
             FollowStep::Letter(..) => continue,
             FollowStep::Quiet => {
                 // The process that drove the run may be gone.
-                drives.drive(&known.tenant, &known.run);
+                if options.may_drive {
+                    drives.drive(&known.tenant, &known.run);
+                }
                 if !options.pings {
                     continue;
                 }

@@ -6,6 +6,7 @@ use throughline_agent::Phase;
 use throughline_core::{LogFollower, LogHead, LogId};
 use throughline_json::{Name, Node};
 
+use crate::access::Permission;
 use crate::api::{ApiRequest, ApiResult, RunNote, is_run, json_response};
 use crate::letta::message::{LettaMessage, format_date};
 use crate::letta::message_list::Paging;
@@ -293,5 +294,8 @@ pub(crate) async fn follow(request: &ApiRequest<'_>, run: LogId) -> ApiResult {
     let pings = root.present("include_pings").and_then(Node::bool);
     let pings = pings.or_else(|| request.query.bool("include_pings")).unwrap_or(true);
     let from = StreamPosition { seq_id: after.unwrap_or(0), event: 0 };
-    Ok(request.api.stream(RunStreamOptions { known, from, pings, types: Vec::new() }))
+    // A viewer only reads: its stream must not continue a run that no process drives.
+    let may_drive = request.caller.admission.has(Permission::Use);
+    let options = RunStreamOptions { known, from, pings, types: Vec::new(), may_drive };
+    Ok(request.api.stream(options))
 }

@@ -1,13 +1,17 @@
 //! Tests of the roles of keys: every route for every role, and the management of keys.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use throughline_agent::{AgentConfig, RunRequest};
 use throughline_server::{dialect_routes, routes};
 use throughline_store::KeyLimits;
 use throughline_testkit::{figure, workspace_root};
 
-use crate::letta::scene::{AgentGateway, user_message};
+use crate::harness::begin;
+use crate::letta::scene::{AgentGateway, MODEL, user_message};
 
 /// The columns of the table in docs/security.md, with a key of that role.
 const ROLES: [(&str, &str); 4] =
@@ -116,6 +120,88 @@ async fn apps_cannot_approve_the_calls_of_their_agents() {
     // A key without a role decides, as before there were roles.
     gateway.request("POST", &path, &decision).await;
     assert_eq!(gateway.ran.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apps_cannot_answer_the_questions_of_their_agents() {
+    let gateway = AgentGateway::open().await;
+    let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": false}}});
+    let agent = gateway.agent(&json!({"throughline": own})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let asked = user_message("Ask me a question.");
+    let (status, _) = gateway.send("us.app", "POST", &path, &asked).await;
+    assert_eq!(status, 200);
+    let list = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
+    let question = format!("/v1/throughline/questions/{}", list[0]["id"].as_str().unwrap());
+    let answer = json!({"answers": {"Which?": {"values": ["Two"]}}});
+    // Neither an app, nor a viewer, nor an operator of another tenant may answer.
+    for (key, expected) in [("us.app", 403), ("us.viewer", 403), ("them.operator", 404)] {
+        let (status, text) = gateway.send(key, "POST", &question, &answer).await;
+        assert_eq!(status, expected, "{key}: {}", String::from_utf8_lossy(&text));
+    }
+    let waiting = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
+    assert_eq!(waiting, list);
+    let (status, text) = gateway.send("us.operator", "POST", &question, &answer).await;
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&text));
+    let left = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
+    assert_eq!(left, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_have_access_to_their_own_tenant_only() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let sent = gateway.send_message(&agent, "Send a mail.").await;
+    let run = sent["messages"][0]["run_id"].as_str().unwrap();
+    let get = async |key: &str, path: &str| {
+        let (status, bytes) = gateway.send(key, "GET", path, &Value::Null).await;
+        (status, serde_json::from_slice::<Value>(&bytes).unwrap_or_default())
+    };
+    let (_, inbox) = get("us.operator", "/v1/throughline/inbox").await;
+    let approval = inbox["waiting"][0]["id"].as_str().unwrap();
+    assert_eq!(get("them.operator", "/v1/throughline/inbox").await.1["waiting"], json!([]));
+    for path in ["/v1/agents/", "/v1/runs/"] {
+        assert_ne!(get("us.operator", path).await.1, json!([]), "{path}");
+        assert_eq!(get("them.operator", path).await, (200, json!([])), "{path}");
+    }
+    let runs = format!("/v1/throughline/runs/{run}");
+    for (method, path, body) in [
+        ("GET", runs.clone(), Value::Null),
+        ("GET", format!("{runs}/snapshot"), Value::Null),
+        ("POST", format!("{runs}/resume"), json!({})),
+        ("POST", format!("/v1/throughline/approvals/{approval}"), json!({"approve": true})),
+        ("POST", format!("/v1/agents/{agent}/messages"), user_message("Hello")),
+        ("DELETE", format!("/v1/agents/{agent}"), Value::Null),
+    ] {
+        let (status, text) = gateway.send("them.operator", method, &path, &body).await;
+        assert_eq!(status, 404, "{method} {path}: {}", String::from_utf8_lossy(&text));
+    }
+    assert_eq!(gateway.ran.lock().unwrap().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_of_a_viewer_does_not_continue_a_run() {
+    let gateway = AgentGateway::open().await;
+    // A program stored this run and stopped before the first model call. The gateway takes over
+    // only the runs of the agent API by itself.
+    let start = RunRequest::new("us", AgentConfig::minimal(MODEL), "Hello");
+    let run = gateway.runner().start(start).await.unwrap().run;
+    let path = format!("/v1/runs/{run}/stream");
+    let headers = [("authorization", "Bearer tl_us.viewer")];
+    let response = begin(&gateway.url, "GET", &path, Vec::new(), &headers).await;
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body();
+    let mut pings = 0;
+    while pings < 3 {
+        let frame = body.frame().await.expect("the stream stays open").unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        pings += text.matches("\"ping\"").count();
+    }
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 0);
+    // The stream of a caller who may run agents continues the run.
+    let frames = gateway.stream(&path, &json!({})).await;
+    assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

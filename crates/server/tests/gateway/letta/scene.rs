@@ -353,6 +353,19 @@ fn agents(
     model_calls: &Arc<AtomicU64>,
     lease: Duration,
 ) -> AgentApi {
+    let mut runner = runner(store, permits, model_calls);
+    let tools = [
+        with_text("get_weather", "city").idempotent(),
+        with_text("send_mail", "to").needs_approval(),
+    ];
+    let tools = tools.map(|spec| Arc::new(RecordingTool(spec, Arc::clone(ran))) as Arc<dyn Tool>);
+    runner = runner.with_tools(tools);
+    runner.lease = lease;
+    AgentApi::new(runner).with_ping(Duration::from_millis(50))
+}
+
+/// Creates a runner with the scripted models and without tools.
+fn runner(store: Arc<dyn Store>, permits: &Arc<Semaphore>, model_calls: &Arc<AtomicU64>) -> Runner {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
         Arc::new(ScriptedModel {
@@ -363,14 +376,7 @@ fn agents(
     }));
     let ports =
         Ports { clock: Arc::new(SystemClock), ids: Arc::new(SequentialIds), secret: [7; 32] };
-    let tools = [
-        with_text("get_weather", "city").idempotent(),
-        with_text("send_mail", "to").needs_approval(),
-    ];
-    let tools = tools.map(|spec| Arc::new(RecordingTool(spec, Arc::clone(ran))) as Arc<dyn Tool>);
-    let mut runner = Runner::new(store, Arc::new(models), ports).with_tools(tools);
-    runner.lease = lease;
-    AgentApi::new(runner).with_ping(Duration::from_millis(50))
+    Runner::new(store, Arc::new(models), ports)
 }
 
 pub(crate) fn with_text(name: &str, key: &str) -> ToolSpec {
@@ -449,6 +455,11 @@ impl AgentGateway {
         let provider = Arc::new(upstream(provider));
         let url = serve_on(journal.clone(), provider, options, stop).await;
         Self { url, journal, ran, permits, keys, model_calls, folder }
+    }
+
+    /// Returns a runner of another program on the same store.
+    pub(crate) fn runner(&self) -> Runner {
+        runner(Arc::new(self.journal.clone()), &self.permits, &self.model_calls)
     }
 
     pub(crate) async fn send(
