@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use throughline_store::Options;
 
 use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 
 const ALL: [&str; 14] = [
     "keys",
@@ -182,4 +183,23 @@ fn roles_are_set_changed_and_listed() {
     let output = store.run(&["keys", "create", "--role", "admin"]);
     assert_eq!(output.code, 2);
     assert!(output.err.contains("expected operator, app or viewer"), "{}", output.err);
+}
+
+#[test]
+fn first_key_cannot_be_created_over_http() {
+    let store = TestStore::without_database("keys-first");
+    let gateway = GatewayProcess::start(&store.folder, &[], &[]);
+    let create = |headers: &str| {
+        let body = r#"{"label": "a", "role": "operator"}"#;
+        gateway.send("POST", "/v1/throughline/keys", headers, body)
+    };
+    let refused = create("");
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(refused.contains("throughline keys create --role operator"), "{refused}");
+    // The gateway still has no keys, so it serves this machine.
+    let runs = gateway.send("GET", "/v1/throughline/runs", "", "");
+    assert!(runs.starts_with("HTTP/1.1 200"), "{runs}");
+    let key = store.json(&["keys", "create", "--role", "operator"]);
+    let created = create(&format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap()));
+    assert!(created.starts_with("HTTP/1.1 200"), "{created}");
 }

@@ -72,13 +72,13 @@ pub(crate) async fn reset(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "reset": id }))
 }
 
-/// Returns the port for the management of keys. An open gateway that serves other machines has no
-/// operators, so nothing there may create the first key.
+/// Returns the port for the management of keys. The first key ends the access of all callers
+/// without a key, and belongs to the operator. On a gateway without keys, every local process can
+/// send requests, so the first key cannot be created over HTTP.
 fn manager<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn KeyManager> {
-    let is_open = matches!(request.caller.admission, Admission::Open);
-    if is_open && request.gateway.allow_open {
-        let message = "this gateway has no keys and serves other machines; create the first key \
-                       with `throughline keys create --role operator`";
+    if matches!(request.caller.admission, Admission::Open) {
+        let message = "this gateway has no keys, so it cannot identify its operator; create the \
+                       first key with `throughline keys create --role operator`";
         return Err(ApiError::new(403, message));
     }
     let unavailable = || ApiError::new(501, "this server does not manage keys");
