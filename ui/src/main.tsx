@@ -7,6 +7,7 @@ import { to, useFetch, useRoute, useTheme, useTimeStyle, type Theme } from "./ho
 import { zone } from "./format";
 import { Palette, type Command } from "./palette";
 import { copyText, Empty, Switch } from "./parts";
+import { SignedInUser } from "./session";
 import { savedViews } from "./views";
 import { CallPage } from "./pages/call";
 import { CallsPage } from "./pages/calls";
@@ -146,7 +147,7 @@ function App() {
             Times: {times}, {zone()}
           </button>
           <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">Shortcuts</button>
-          {storedKey() ? <button class="quiet" onClick={signOut}>Sign out</button> : null}
+          {storedKey() ? <button class="quiet" onClick={signOut}>Sign out</button> : <SignedInUser />}
           {account.value ? <p class="who">tenant {account.value.tenant}</p> : null}
         </div>
       </header>

@@ -1,13 +1,14 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
 //! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider`, `pool`,
-//! `key`, `retention` and `tracing` parse the text, and `opentelemetry` parses OpenTelemetry's
-//! variables. `changes` compares two versions of the file. This module reads the file and the
-//! environment variables.
+//! `key`, `console`, `retention` and `tracing` parse the text, and `opentelemetry` parses
+//! OpenTelemetry's variables. `changes` compares two versions of the file. This module reads the
+//! file and the environment variables.
 
 mod builtin;
 mod catalog;
 mod changes;
+mod console;
 pub(crate) mod environment;
 pub(crate) mod file;
 mod key;
@@ -38,6 +39,7 @@ pub(crate) use self::catalog::{
     read_bytes,
 };
 pub(crate) use self::changes::ConfigSnapshot;
+pub(crate) use self::console::OidcConfig;
 pub(crate) use self::file::price_table;
 pub(crate) use self::key::shown_variable;
 pub(crate) use self::retention::RetentionSettings;
@@ -65,6 +67,8 @@ pub(crate) struct Config {
     /// The file that was read; `None` if all values are defaults.
     pub(crate) file: Option<PathBuf>,
     pub(crate) server: ServerSettings,
+    /// `[console.oidc]`: the identity provider of the console.
+    pub(crate) console: Option<OidcConfig>,
     pub(crate) store: StoreSettings,
     pub(crate) gateway: GatewaySettings,
     pub(crate) agents: AgentSettings,

@@ -4,7 +4,8 @@
 //! [`Thought`], and each opaque value in it is a [`Seal`] with an owner. A [`Call`] is a model
 //! request, a [`Reply`] its response, and a [`Fate`] reports what one Call did with an Item.
 //!
-//! The ports are traits that other crates implement: [`Model`], [`Upstream`], [`Store`].
+//! The ports are traits that other crates implement: [`Model`], [`Upstream`], [`Store`],
+//! [`IdentityProvider`].
 //!
 //! This crate does no I/O and contains no provider-specific code. It reads no clock, except to
 //! measure stages with the feature `profile`: see [`Stage`].
@@ -30,6 +31,7 @@ mod replay;
 mod reply;
 mod seal;
 mod settings;
+mod sign_in;
 mod stage;
 mod store;
 pub mod tag;
@@ -68,6 +70,7 @@ pub use crate::replay::{ReplayForm, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, StopReason, Usage};
 pub use crate::seal::{Attachment, Seal, SealBinding};
 pub use crate::settings::{NativeReasoning, OutputFormat, Settings, ToolChoice};
+pub use crate::sign_in::{IdentityProvider, Person, SignInError, SignInFuture, SignInRequest};
 pub use crate::stage::Stage;
 pub use crate::store::{
     Append, Batch, Content, ErasureEpoch, EventWriter, Fence, Fold, FoldedLog, ForkPoint, Lease,

@@ -28,7 +28,7 @@ use throughline_json::Name;
 
 use crate::sigv4::AwsKeys;
 
-mod assertion;
+pub(crate) mod assertion;
 #[cfg(feature = "aws")]
 mod aws;
 mod command;
@@ -36,7 +36,7 @@ mod entra;
 mod file;
 mod google;
 mod google_external;
-mod token_client;
+pub(crate) mod token_client;
 
 pub use crate::credential::command::CommandSettings;
 pub use crate::credential::entra::{EntraLogin, EntraSettings, ServicePrincipal};

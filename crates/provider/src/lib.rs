@@ -8,7 +8,7 @@
 //! command or the identity service of a cloud, and refreshed. Except for the AWS SDK, this crate
 //! does not read the environment: [`key_from_env`] and [`address_from_env`] take a lookup function.
 //! [`EndpointModel`] combines an endpoint with the codec for its wire and implements the
-//! [`Model`](throughline_core::Model) port.
+//! [`Model`](throughline_core::Model) port. [`OidcProvider`] signs people in with OpenID Connect.
 
 mod address;
 mod auth;
@@ -20,6 +20,7 @@ mod environment;
 mod http;
 mod lookup;
 mod model;
+mod oidc;
 mod redact;
 mod retry;
 mod sigv4;
@@ -39,5 +40,6 @@ pub use crate::environment::{
 pub use crate::http::{Clock, Http};
 pub use crate::lookup::EnvLookup;
 pub use crate::model::{EndpointModel, EndpointModels, ModelResolver};
+pub use crate::oidc::{OidcProvider, OidcSettings};
 pub use crate::retry::RetryPolicy;
 pub use crate::sigv4::AwsKeys;

@@ -5,6 +5,8 @@
 //! are refused. A local browser may show pages from other sites, so requests with a foreign `Host`
 //! or `Origin` are refused. A page that changes data must send a token, which only the gateway's
 //! own pages can read.
+//!
+//! Instead of a key, a request of the console may have a cookie of a person who signed in.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::{Authority, Scheme};
@@ -182,6 +184,9 @@ pub(crate) struct Caller {
     /// The scheme and host under which the caller reaches the gateway, such as
     /// `http://localhost:4400`.
     pub(crate) address: Option<Name>,
+    /// The token that the pages of a person who signed in must send to change data; `None` if the
+    /// caller did not sign in.
+    pub(crate) page_token: Option<Name>,
 }
 
 impl Caller {
@@ -194,6 +199,14 @@ impl Caller {
         };
         if permission.is_granted_to(role) {
             return Ok(());
+        }
+        if let (Some(role), true) = (role, self.page_token.is_some()) {
+            let message = format!(
+                "a person with the role {role} may not {}; the rules in [console.oidc] determine \
+                 the role",
+                permission.action()
+            );
+            return Err(GatewayError::new(403, message));
         }
         let role = role
             .map_or_else(|| "without a role".to_owned(), |role| format!("with the role {role}"));
@@ -208,6 +221,17 @@ impl Caller {
 
 /// Prefix that distinguishes gateway keys from provider keys.
 pub(crate) const KEY: &str = "tl_";
+
+/// Prefix that distinguishes the ids of people who signed in from the ids of keys.
+pub(crate) const USER: &str = "user_";
+
+/// The header in which the console's pages send their token. Pages of other sites cannot read the
+/// token.
+pub(crate) const TOKEN_HEADER: &str = "x-throughline-token";
+
+/// The message for a page that changes data without the token.
+pub(crate) const MISSING_TOKEN: &str = "a page that changes data must send the token from GET \
+    /v1/throughline/token in the header x-throughline-token";
 
 /// Returns whether a request comes from this machine, and not from another site's page in a local
 /// browser.
@@ -224,7 +248,23 @@ pub(crate) fn has_foreign_origin(headers: &HeaderMap, authority: Option<&Authori
 
 /// Returns whether a browser page sent the request and the method may change data.
 pub(crate) fn is_page_write(method: &str, headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
+    headers.contains_key(ORIGIN) && is_write(method)
+}
+
+/// Returns whether requests with this method may change data.
+pub(crate) fn is_write(method: &str) -> bool {
+    !matches!(method, "GET" | "HEAD" | "OPTIONS")
+}
+
+/// Returns whether two tokens are equal. Hashes are compared, so that timing does not reveal where
+/// the texts differ.
+pub(crate) fn is_same_token(token: &str, other: &str) -> bool {
+    blake3::hash(token.as_bytes()) == blake3::hash(other.as_bytes())
+}
+
+/// Returns the token that a page sends.
+pub(crate) fn sent_token(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TOKEN_HEADER).and_then(|token| token.to_str().ok())
 }
 
 /// Returns whether the browser marks the request as sent by another site's page (`Sec-Fetch-Site`).

@@ -76,6 +76,7 @@ pub use crate::gateway::objects::{InvalidPattern, Passthrough, object_members, o
 pub(crate) use crate::gateway::objects::{METHODS, object_ids};
 pub use crate::gateway::prefix::PrefixPolicy;
 use crate::routing::ModelRouter;
+use crate::sign_in::SignIn;
 use crate::telemetry::{LARGE, RequestScope, Telemetry, read_body};
 
 /// How the gateway handles a request that the provider would refuse.
@@ -109,6 +110,9 @@ pub struct Gateway {
     pub prefix: PrefixPolicy,
     /// Authenticates callers.
     pub keyring: Arc<dyn Keyring>,
+    /// Lets people sign in to the console; `None` if they need a key. With a sign-in, every caller
+    /// needs a key or a session, even while no keys exist.
+    pub sign_in: Option<Arc<SignIn>>,
     /// Whether to serve other machines while no keys exist.
     pub allow_open: bool,
     /// Host names under which other machines may connect without a key.

@@ -57,7 +57,8 @@ pub(crate) async fn private_endpoint(
         }
         ("GET", "/v1/throughline/usage") => Some(usage(gateway, caller).await),
         ("GET", "/v1/throughline/token") => {
-            let token = object! { "token": gateway.operations.token() };
+            let token = caller.page_token.as_deref().unwrap_or(gateway.operations.token());
+            let token = object! { "token": token };
             Some(GatewayResponse::json(200, &token))
         }
         _ => None,

@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
 
-use crate::access::{self, Caller, Permission};
+use crate::access::{self, Caller, Keyring, Permission};
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
 use crate::console::assets;
 use crate::error::{GatewayError, GatewayResult};
@@ -37,7 +37,8 @@ use crate::openapi::openapi;
 use crate::redact::redact_response;
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routes::{Op, RouteMatch, perform};
-use crate::{health, routes};
+use crate::sign_in::SignInKeyring;
+use crate::{health, routes, sign_in};
 
 /// The gateway and the optional agent API, served on one port.
 pub struct Server {
@@ -95,9 +96,16 @@ impl Server {
     pub fn new(mut gateway: Gateway, agents: Option<Arc<AgentApi>>) -> Self {
         if let Some(agents) = &agents {
             gateway.redaction = gateway.redaction.or_else(|| agents.policy.clone());
+            let keyring: Arc<dyn Keyring> = match &gateway.sign_in {
+                Some(sign_in) => Arc::new(SignInKeyring {
+                    keyring: Arc::clone(&gateway.keyring),
+                    sign_in: Arc::clone(sign_in),
+                }),
+                None => Arc::clone(&gateway.keyring),
+            };
             agents.drives.charge_to(Accounts {
                 operations: Arc::clone(&gateway.operations),
-                keyring: Arc::clone(&gateway.keyring),
+                keyring,
                 directory: Arc::clone(&gateway.directory),
             });
         }
@@ -138,6 +146,9 @@ impl ServerHandle {
         if self.current().agents.is_some() {
             for path in assets::paths() {
                 router = router.route(&path, any(serve_console));
+            }
+            for path in sign_in::PATHS {
+                router = router.route(path, any(serve_sign_in));
             }
             router = router
                 .route("/openapi.json", page(|_| async { GatewayResponse::json(200, &openapi()) }))
@@ -207,6 +218,16 @@ async fn serve_console(State(server): SharedServer, request: HttpRequest) -> Res
         Some(file) => file.into_response(),
         None => serve_gateway(&server, request, None).await,
     }
+}
+
+/// Serves a route for people who sign in to the console.
+async fn serve_sign_in(State(server): SharedServer, request: HttpRequest) -> Response {
+    if websocket::is_requested(request.headers()) {
+        return serve_gateway(&server, request, None).await;
+    }
+    let (gateway, (parts, _)) = (&server.gateway, request.into_parts());
+    let answered = sign_in::serve(gateway.sign_in.as_deref(), &gateway.operations, &parts);
+    answered.await.into_response()
 }
 
 /// Serves a path of the agent API, or passes the request to the gateway if another dialect has the

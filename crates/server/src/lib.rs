@@ -12,6 +12,7 @@
 //! | `openapi` | the `OpenAPI` document of all routes |
 //! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
 //! | `listen` | TCP and Unix sockets, TLS and graceful shutdown |
+//! | `sign_in` | sign-in of people to the console |
 //! | `account_pool` | which of a provider's accounts a request uses |
 //! | `provider_key` | the providers that a caller's own key may be sent to |
 //! | `access`, `error`, `object`, `records`, `redact`, `response`, `routing`, `sync`, `url` | shared types and functions without further imports |
@@ -34,6 +35,7 @@ mod redact;
 mod response;
 mod routes;
 mod routing;
+mod sign_in;
 mod sync;
 mod telemetry;
 mod url;
@@ -51,6 +53,7 @@ pub use crate::listen::{GatewayListener, SharedTls, TlsError, TlsSettings, serve
 pub use crate::openapi::openapi;
 pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};
 pub use crate::routing::{ModelRouter, ModelSource, RouteTarget};
+pub use crate::sign_in::{AccessRule, SignIn, SignInSettings};
 pub use crate::telemetry::{
     BudgetAlerts, CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price,
     PriceTier, Prices, ReloadKind, RetentionResult, SocketLimits, StorePolicy, Telemetry,

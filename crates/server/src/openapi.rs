@@ -13,6 +13,7 @@ use throughline_spec::{RunEvent, SmartState};
 
 use crate::api::ErrorBody;
 use crate::routes::{DialectRoute, Route, dialect_routes, routes};
+use crate::sign_in;
 
 /// Builds the `OpenAPI` document from the route tables, so that the document covers every route.
 pub fn openapi() -> Json {
@@ -30,6 +31,9 @@ pub fn openapi() -> Json {
     };
     for route in routes() {
         add(route.method, route.path, operation(route, &mut schemas));
+    }
+    for (method, path, summary) in sign_in::ROUTES {
+        add(method, path, sign_in_operation(summary));
     }
     for route in dialect_routes() {
         add(route.method, &route.path, dialect_operation(&route));
@@ -121,6 +125,22 @@ fn dialect_operation(route: &DialectRoute) -> Value {
             "default": { "description": "An error in the dialect's format." },
         },
     }))
+}
+
+/// Describes an operation of a sign-in, which needs no key.
+fn sign_in_operation(summary: &str) -> Value {
+    json!({
+        "summary": summary,
+        "tags": ["sign-in"],
+        "servers": [{ "url": "/" }],
+        "security": [],
+        "responses": {
+            "200": { "description": summary },
+            "303": { "description": "A redirect of the browser." },
+            "403": { "description": "The person has no access." },
+            "404": { "description": "The gateway has no identity provider." },
+        },
+    })
 }
 
 /// Removes members that are null.

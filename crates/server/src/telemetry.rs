@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{Clock, Store, Wire};
+use throughline_core::{Clock, KeyRole, Store, Tenant, Wire};
 use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -297,10 +297,26 @@ impl Telemetry {
         &self.token
     }
 
-    /// Returns whether a text equals the token. Hashes are compared, so that timing does not reveal
-    /// where the texts differ.
-    pub(crate) fn is_token(&self, text: &str) -> bool {
-        blake3::hash(self.token.as_bytes()) == blake3::hash(text.as_bytes())
+    /// Logs that a person signed in, so that the person's id in later lines can be resolved.
+    pub(crate) fn record_sign_in(
+        &self,
+        user: &str,
+        email: Option<&str>,
+        role: KeyRole,
+        tenant: &Tenant,
+    ) {
+        self.write_log(Level::Info, |o| {
+            o.string("event", "signed_in").string("user", user).maybe_string("email", email);
+            o.string("role", role.as_str()).string("tenant", &tenant.0);
+        });
+    }
+
+    /// Logs that a sign-in failed.
+    pub(crate) fn record_failed_sign_in(&self, status: u16, problem: &str) {
+        self.write_log(Level::Warn, |o| {
+            o.string("event", "sign_in_failed").number("status", status.into());
+            o.string("problem", problem);
+        });
     }
 
     /// Waits until no response is in progress and every call is reported, then saves the usage.

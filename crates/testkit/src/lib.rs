@@ -1,5 +1,5 @@
 //! Shared test support: recorded traffic, case counts, stream splitting, temporary folders, child
-//! processes, Python environments, and a virtual disk that loses power.
+//! processes, Python environments, an OpenID Connect provider, and a virtual disk that loses power.
 //!
 //! Other crates use this crate only as a dev-dependency. Unlike those crates, it may read
 //! environment variables, print, and panic with a message on an invalid fixture. It does not depend
@@ -16,6 +16,7 @@ mod growth;
 mod large;
 mod message_parts;
 mod mutate;
+pub mod oidc;
 mod postgres;
 #[cfg(feature = "power")]
 pub mod power;

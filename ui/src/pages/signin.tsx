@@ -1,9 +1,10 @@
-/** Sign-in with an API key, which stays in this browser. */
+/** Sign-in at an identity provider, or with an API key, which stays in this browser. */
 
 import { useState } from "preact/hooks";
 import { ApiError, clearKey, get, storeKey } from "../api";
 import { useTitle } from "../hooks";
 import { Emblem, ErrorBox } from "../parts";
+import { ProviderSignIn } from "../session";
 
 export function SignIn({ done }: { done: () => void }) {
   useTitle("Sign in");
@@ -26,7 +27,8 @@ export function SignIn({ done }: { done: () => void }) {
       <form onSubmit={submit}>
         <Emblem />
         <h1>Throughline</h1>
-        <p>This gateway requires an API key. The key is stored only in this browser.</p>
+        <p>Sign in to use this gateway. An API key is stored only in this browser.</p>
+        <ProviderSignIn />
         {problem ? <ErrorBox problem={problem} /> : null}
         <label>
           Key

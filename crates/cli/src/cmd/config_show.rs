@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use throughline_core::PlainReplay;
 use throughline_json::Name;
 use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
+use throughline_server::SignInSettings;
 
 use crate::amount::{dollars, exact_bytes};
 use crate::args::{ConfigShow, LOG_LEVELS};
@@ -22,7 +23,7 @@ use crate::config::routes::{
 use crate::config::settings::{
     CAPTURE_MODES, PREFIX_POLICIES, Price, REPLAY_MODES, STORE_FAILURES, config_name,
 };
-use crate::config::{Config, load, shown_variable};
+use crate::config::{Config, OidcConfig, load, shown_variable};
 use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain, push_line, wrapped};
@@ -71,6 +72,9 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     put("server.allow_open", server.allow_open.to_string());
     put("server.hosts", shown_list(&server.hosts));
     put("server.log", config_name(LOG_LEVELS, &server.log).to_owned());
+    for (key, value) in config.console.iter().flat_map(sign_in_values) {
+        put(&format!("console.oidc.{key}"), value);
+    }
     let url = store.url.clone().map_or_else(default_url, Ok)?;
     put("store.url", without_password(&url));
     if let Some(url) = &store.listen_url {
@@ -144,6 +148,12 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
             put(&format!("tracing.sinks.{}", sink.name), format!("{kind} to {}{headers}", sink.to));
         }
     }
+    apply_environment(&mut values)?;
+    Ok(values)
+}
+
+/// Replaces the values that environment variables override.
+fn apply_environment(values: &mut Vec<ConfigValue>) -> Result<()> {
     for (key, name) in
         [("store.url", "THROUGHLINE_STORE"), ("store.master_key", "THROUGHLINE_MASTER_KEY")]
     {
@@ -155,7 +165,38 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>> {
             None => values.push(value),
         }
     }
-    Ok(values)
+    Ok(())
+}
+
+/// Returns the values of `[console.oidc]`. The client secret is masked.
+fn sign_in_values(oidc: &OidcConfig) -> Vec<(&'static str, String)> {
+    let SignInSettings { name, url, rules, lifetime, needs_verified_email } = &oidc.sign_in;
+    let secret = match &oidc.secret {
+        Credential::Open => "none".to_owned(),
+        Credential::Missing { variable } | Credential::Own { variable: Some(variable), .. } => {
+            shown_variable(variable)
+        }
+        Credential::Dynamic(settings) => settings.to_string(),
+        Credential::Own { variable: None, .. } | Credential::Callers | Credential::Aws(_) => {
+            MASK.to_owned()
+        }
+    };
+    let rules = rules.iter().map(|rule| {
+        let people = [&rule.groups[..], &rule.emails].concat();
+        Name::from(format!("{}: {} of {}", people.join(" or "), rule.role, rule.tenant.0))
+    });
+    vec![
+        ("issuer", oidc.issuer.to_string()),
+        ("client_id", oidc.client_id.to_string()),
+        ("client_secret", secret),
+        ("name", name.to_string()),
+        ("scopes", shown_list(&oidc.scopes)),
+        ("groups_claim", oidc.groups_claim.to_string()),
+        ("url", url.as_deref().unwrap_or("none").to_owned()),
+        ("session", shown_time(*lifetime)),
+        ("require_verified_email", needs_verified_email.to_string()),
+        ("rules", shown_list(&rules.collect::<Vec<_>>())),
+    ]
 }
 
 fn shown_list(list: &[Name]) -> String {

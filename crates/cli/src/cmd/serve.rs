@@ -77,7 +77,7 @@ async fn serve(
         }
         start.answer(config, snapshot, script).await
     };
-    let served = served.await;
+    let served = Box::pin(served).await;
     let closed = journal.close().await.map_err(|error| open_failure(error, &url));
     served.and(closed)
 }
@@ -94,9 +94,10 @@ fn apply_options(config: &mut Config, options: &Serve) {
 }
 
 /// Returns whether the gateway may be served only with keys: other machines can connect to it, and
-/// the operator does not allow requests without a key.
+/// the operator does not allow requests without a key. With an identity provider, the gateway never
+/// serves callers without a key or a session.
 fn needs_keys(config: &Config, is_local: bool) -> bool {
-    !is_local && !config.server.allow_open
+    !is_local && !config.server.allow_open && config.console.is_none()
 }
 
 async fn has_keys(journal: &Journal) -> Result<bool> {
@@ -146,7 +147,8 @@ impl Startup<'_> {
         let gateway = parts.gateway(&config, Arc::clone(&router), upstream)?;
         let handle = ServerHandle::new(Server::new(gateway, Some(Arc::clone(&agents))));
         let url = format!("{}://{authority}", if tls.is_some() { "https" } else { "http" });
-        let open = access_mode(has_keys, config.server.allow_open);
+        let needs_keys = has_keys || config.console.is_some();
+        let open = access_mode(needs_keys, config.server.allow_open);
         let store = StoreSummary { url: self.store, has_master_key: self.has_master_key };
         text::write_styled(&welcome::welcome(&config, &url, store, open))?;
         let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
@@ -257,6 +259,7 @@ async fn parts(
         prices,
         simulator,
         credentials,
+        journal: journal.clone(),
     })
 }
 

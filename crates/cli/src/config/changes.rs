@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 /// The settings that a running gateway applies. Every other setting needs a restart.
-const RELOADABLE: [&str; 18] = [
+const RELOADABLE: [&str; 19] = [
+    "console",
     "gateway.body_limit",
     "gateway.depth_limit",
     "gateway.passthrough",

@@ -173,7 +173,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
         ("[sever]", "1:2: unknown key `sever` at the top of the file; did you mean `server`?"),
         (
             "port = 1",
-            "1:1: unknown key `port` at the top of the file; valid keys are server, store, gateway, \
+            "1:1: unknown key `port` at the top of the file; valid keys are server, console, store, gateway, \
              agents, catalog, redaction, retention, providers, routes, prices, tracing, mcp, http",
         ),
         ("[server]\nlisen = \"x\"", "2:1: unknown key `lisen` in [server]; did you mean `listen`?"),

@@ -26,7 +26,7 @@ use super::settings::{
     AgentSettings, CAPTURE_MODES, GatewaySettings, PREFIX_POLICIES, Price, Prices, REPLAY_MODES,
     STORE_FAILURES, ServerSettings, StoreSettings, Timeouts, TlsFiles,
 };
-use super::{opentelemetry, retention, tracing};
+use super::{console, opentelemetry, retention, tracing};
 use crate::amount;
 use crate::args::LOG_LEVELS;
 
@@ -42,8 +42,9 @@ const PHRASES: Phrases = Phrases {
 };
 
 /// Top-level tables that this module parses.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "server",
+    "console",
     "store",
     "gateway",
     "agents",
@@ -137,6 +138,8 @@ fn fill(
     root.reject_unknown_keys(&[&OWN[..], &TOOLS].concat(), notes);
     config.server =
         root.section("server", notes).map(|section| server(&section, notes)).unwrap_or_default();
+    config.console =
+        root.section("console", notes).and_then(|section| console::read(&section, notes));
     config.store =
         root.section("store", notes).map(|section| store(&section, notes)).unwrap_or_default();
     config.gateway =

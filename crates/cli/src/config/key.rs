@@ -18,6 +18,21 @@ use super::routes::Credential;
 pub(super) const SOURCES: &[&str] =
     &["api_key", "api_key_env", "key_file", "key_command", "credentials"];
 
+/// Keys of a section that configure a secret, one for each source.
+pub(super) struct SecretKeys {
+    pub(super) value: &'static str,
+    pub(super) variable: &'static str,
+    pub(super) file: &'static str,
+    pub(super) command: &'static str,
+}
+
+const API_KEY: SecretKeys = SecretKeys {
+    value: "api_key",
+    variable: "api_key_env",
+    file: "key_file",
+    command: "key_command",
+};
+
 /// Keys that refine a credential, each with the key that it requires.
 const REFINEMENTS: [(&str, &str); 4] = [
     ("key_command_timeout", "key_command"),
@@ -58,21 +73,44 @@ pub(super) fn own_key(
     owner: &str,
     notes: &mut Diagnostics<'_>,
 ) -> Option<Credential> {
-    check_combination(section, notes);
-    if section.has("key_file") {
-        return key_file(section, owner, notes);
-    }
-    if section.has("key_command") {
-        return key_command(section, notes);
-    }
+    check_combination(section, SOURCES, notes);
     if section.has("credentials") {
         return cloud_identity(section, notes);
     }
-    let (key, variable, at, key_source) = match section.text("api_key", "…", notes) {
-        Some(key) => (key.to_owned(), None, section.value_at("api_key"), "`api_key`".to_owned()),
+    secret(section, &API_KEY, owner, notes)
+}
+
+/// Returns the secret in the section, whose keys have these names; `None` if the section configures
+/// no secret.
+pub(super) fn own_secret(
+    section: &Section<'_>,
+    keys: &SecretKeys,
+    owner: &str,
+    notes: &mut Diagnostics<'_>,
+) -> Option<Credential> {
+    check_combination(section, &[keys.value, keys.variable, keys.file, keys.command], notes);
+    secret(section, keys, owner, notes)
+}
+
+fn secret(
+    section: &Section<'_>,
+    keys: &SecretKeys,
+    owner: &str,
+    notes: &mut Diagnostics<'_>,
+) -> Option<Credential> {
+    if section.has(keys.file) {
+        return key_file(section, keys.file, owner, notes);
+    }
+    if section.has(keys.command) {
+        return key_command(section, keys.command, notes);
+    }
+    let (key, variable, at, key_source) = match section.text(keys.value, "…", notes) {
+        Some(key) => {
+            (key.to_owned(), None, section.value_at(keys.value), format!("`{}`", keys.value))
+        }
         None => {
-            let name = variable_name("api_key_env", section, notes)?;
-            let (at, variable) = (section.value_at("api_key_env"), Name::from(name));
+            let name = variable_name(keys.variable, section, notes)?;
+            let (at, variable) = (section.value_at(keys.variable), Name::from(name));
             let shown = shown_variable(name);
             let Some(key) = (notes.variables)(name) else {
                 let message = format!("{shown} is not set; this {owner} cannot be used without it");
@@ -92,10 +130,10 @@ pub(super) fn own_key(
 }
 
 /// Reports sources that exclude each other, and refinements without their source.
-fn check_combination(section: &Section<'_>, notes: &mut Diagnostics<'_>) {
-    let mut present = SOURCES.iter().filter(|key| section.has(key));
+fn check_combination(section: &Section<'_>, sources: &[&str], notes: &mut Diagnostics<'_>) {
+    let mut present = sources.iter().filter(|key| section.has(key));
     if let (Some(first), Some(second)) = (present.next(), present.next()) {
-        let hint = if *second == "api_key_env" { ", preferably the variable" } else { "" };
+        let hint = if second.ends_with("_env") { ", preferably the variable" } else { "" };
         let message = format!("both `{first}` and `{second}` are set: keep only one{hint}");
         notes.error(section.key_at(first), message);
     }
@@ -108,13 +146,17 @@ fn check_combination(section: &Section<'_>, notes: &mut Diagnostics<'_>) {
 }
 
 /// Parses the path of a file that contains a key. The file may be created later.
-fn key_file(section: &Section<'_>, owner: &str, notes: &mut Diagnostics<'_>) -> Option<Credential> {
+fn key_file(
+    section: &Section<'_>,
+    key: &str,
+    owner: &str,
+    notes: &mut Diagnostics<'_>,
+) -> Option<Credential> {
     const EXAMPLE: &str = "/run/secrets/openai";
-    let path = section.text("key_file", EXAMPLE, notes)?;
-    let at = section.value_at("key_file");
+    let path = section.text(key, EXAMPLE, notes)?;
+    let at = section.value_at(key);
     if !Path::new(path).is_absolute() {
-        let message =
-            format!("`key_file` must be an absolute path: write key_file = \"{EXAMPLE}\"");
+        let message = format!("`{key}` must be an absolute path: write {key} = \"{EXAMPLE}\"");
         notes.error(at, message);
         return None;
     }
@@ -126,13 +168,16 @@ fn key_file(section: &Section<'_>, owner: &str, notes: &mut Diagnostics<'_>) -> 
 }
 
 /// Parses a program that prints a key.
-fn key_command(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
-    const KEY: &str = "key_command";
-    let words = section.any_texts(KEY, "\"pass\", \"openai\"", notes)?;
+fn key_command(
+    section: &Section<'_>,
+    key: &str,
+    notes: &mut Diagnostics<'_>,
+) -> Option<Credential> {
+    let words = section.any_texts(key, "\"pass\", \"openai\"", notes)?;
     let command: Vec<String> = words.into_iter().map(|(_, word)| word.to_owned()).collect();
     if command.first().is_none_or(|program| program.trim().is_empty()) {
-        let message = "`key_command` needs a program: write key_command = [\"pass\", \"openai\"]";
-        notes.error(section.value_at(KEY), message);
+        let message = format!("`{key}` needs a program: write {key} = [\"pass\", \"openai\"]");
+        notes.error(section.value_at(key), message);
         return None;
     }
     let timeout = section.time("key_command_timeout", notes).unwrap_or(COMMAND_TIMEOUT);

@@ -254,6 +254,11 @@ const FIXED_LIMITS: &[(&str, &str, &str)] = &[
         "failures: 10, pause: Duration::from_secs(10)",
     ),
     (
+        "a sign-in at an identity provider | 10 minutes |",
+        "server/src/sign_in/pages.rs",
+        "PENDING_LIFETIME: u32 = 600",
+    ),
+    (
         "a provider's model list | 10 minutes |",
         "server/src/gateway/models/discovery.rs",
         "LIFETIME: Duration = Duration::from_mins(10);",

@@ -8,6 +8,7 @@
 //! | `stage.rs`, `story.toml` | the store that the pages show, scripted by simulators |
 //! | `proxy.rs` | a proxy that can be cut, and a model that streams on command |
 //! | `lists.rs` | lists, the palette, the overview, the page of a call, the playground |
+//! | `provider_sign_in.rs` | sign-in at an identity provider |
 //! | `overview.rs` | the routes for the overview and for calls |
 //! | `hostile.rs` | texts that try to inject scripts or terminal escapes |
 //! | `long.rs` | runs with a hundred and with ten thousand events |
@@ -18,6 +19,7 @@ mod hostile;
 mod lists;
 mod long;
 mod overview;
+mod provider_sign_in;
 mod proxy;
 mod stage;
 
@@ -87,6 +89,12 @@ fn console_in_chromium() {
     check_paging(&browser, &fixture);
     assert_no_complaints(&browser);
     check_sign_in(&browser, &fixture, &axe);
+}
+
+#[test]
+fn console_sign_in_at_an_identity_provider() {
+    let Some((browser, axe)) = browser() else { return };
+    provider_sign_in::check(&browser, &axe);
 }
 
 #[test]

@@ -36,6 +36,7 @@ mod retention;
 mod rotation;
 mod secrets;
 mod serve;
+mod sign_in;
 mod sim;
 mod store;
 mod support;

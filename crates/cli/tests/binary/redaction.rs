@@ -81,7 +81,7 @@ fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
 
 /// Requests every GET route of the agent API in `/openapi.json`, once per thread if the path names
 /// a thread. Routes of the provider dialects are excluded, because they return unredacted content
-/// to the owning client.
+/// to the owning client. Routes of the sign-in return no content.
 fn read_routes(
     serving: &GatewayProcess,
     ids: &BTreeMap<&str, String>,
@@ -94,7 +94,7 @@ fn read_routes(
     for (route, item) in document["paths"].as_object().unwrap() {
         let area = item["get"]["tags"][0].as_str();
         if area.is_none_or(|area| {
-            ["anthropic", "openai", "gemini", "bedrock", "vertex"].contains(&area)
+            ["anthropic", "openai", "gemini", "bedrock", "vertex", "sign-in"].contains(&area)
         }) {
             continue;
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Encodes and signs a token with the private RSA key in a PEM text. The signature algorithm in
 /// `header` must be RS256.
-pub(super) fn sign(header: &Value, claims: &Value, pem: &[u8]) -> Result<String, String> {
+pub(crate) fn sign(header: &Value, claims: &Value, pem: &[u8]) -> Result<String, String> {
     let invalid = || "the private key is not an RSA key in PEM format".to_owned();
     let key = match PrivateKeyDer::from_pem_slice(pem).map_err(|_| invalid())? {
         PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()),
@@ -28,6 +28,6 @@ pub(super) fn sign(header: &Value, claims: &Value, pem: &[u8]) -> Result<String,
 }
 
 /// Encodes bytes as the parts of a token are encoded.
-pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
+pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -38,10 +38,10 @@ const LARGEST_ANSWER: usize = 1 << 20;
 const LONGEST_REASON: usize = 300;
 
 #[derive(Default)]
-pub(super) struct TokenClient(OnceLock<Result<Client, String>>);
+pub(crate) struct TokenClient(OnceLock<Result<Client, String>>);
 
 /// A request to an identity service.
-pub(super) struct TokenRequest {
+pub(crate) struct TokenRequest {
     method: Method,
     url: Url,
     headers: HeaderMap,
@@ -49,13 +49,13 @@ pub(super) struct TokenRequest {
 }
 
 impl TokenRequest {
-    pub(super) fn get(url: &str) -> Result<Self, String> {
+    pub(crate) fn get(url: &str) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|_| "the address of the service is not a URL")?;
         Ok(Self { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() })
     }
 
     /// Creates a request with form fields.
-    pub(super) fn form(url: &str, fields: &[(&str, &str)]) -> Result<Self, String> {
+    pub(crate) fn form(url: &str, fields: &[(&str, &str)]) -> Result<Self, String> {
         let body = Serializer::new(String::new()).extend_pairs(fields).finish();
         let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
         Ok(Self::get(url)?.with_body(kind, body))
@@ -81,7 +81,7 @@ impl TokenRequest {
     }
 
     /// Adds a header, whose value is treated as a secret.
-    pub(super) fn header(mut self, name: &str, value: &str) -> Result<Self, String> {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Result<Self, String> {
         let invalid = || format!("the header {name:?} or its value is invalid");
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
         insert_secret(&mut self.headers, header, value).map_err(|_| invalid())?;
@@ -95,7 +95,7 @@ impl TokenRequest {
 
 impl TokenClient {
     /// Sends a request and parses the JSON in the response.
-    pub(super) async fn fetch<T: DeserializeOwned>(
+    pub(crate) async fn fetch<T: DeserializeOwned>(
         &self,
         request: TokenRequest,
     ) -> Result<T, String> {

@@ -53,7 +53,9 @@ impl<T: Clone + Default> DerivedLogCache<T> {
         };
         let mut pages = RecordPages::new(store, tenant, &head.log, read);
         while let Some(records) = pages.next().await? {
-            records.iter().for_each(|record| add(&mut value, record));
+            for record in &records {
+                add(&mut value, record);
+            }
         }
         let value = Arc::new(value);
         let cached = CachedLog { read: pages.after, era, value: Arc::clone(&value) };

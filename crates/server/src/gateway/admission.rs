@@ -1,4 +1,5 @@
-//! Authenticates callers by the keys in their requests, and refuses requests from other sites.
+//! Authenticates callers by the keys or cookies in their requests, and refuses requests from other
+//! sites.
 
 use axum::http::{HeaderMap, Uri};
 use throughline_core::{Credential, Tenant};
@@ -7,7 +8,7 @@ use throughline_json::Name;
 use crate::access::{self, Admission, Caller};
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
-use crate::gateway::headers::{END_USER_HEADER, PREFIX_HEADER, TOKEN};
+use crate::gateway::headers::{END_USER_HEADER, PREFIX_HEADER};
 use crate::provider_key::{KeyPlace, ProviderKey};
 
 /// Authenticates the caller. If no keys exist, checks that the gateway may serve this caller
@@ -20,7 +21,16 @@ pub(crate) async fn authenticate(
 ) -> GatewayResult<Caller> {
     let (key, credential) = sent_keys(headers, uri.query());
     let shown = key.as_ref().map(Credential::reveal);
-    let admission = gateway.operations.admit(&*gateway.keyring, shown).await?;
+    let sign_in = gateway.sign_in.as_deref().filter(|_| key.is_none());
+    let session =
+        sign_in.and_then(|it| Some((it, it.admit(headers, gateway.operations.meter.now())?)));
+    let (admission, page_token) = match session {
+        Some((sign_in, (admission, token))) => {
+            check_session_request(sign_in.is_foreign(headers, uri), method, headers, &token)?;
+            (admission, Some(token))
+        }
+        None => (gateway.operations.admit(&*gateway.keyring, shown).await?, None),
+    };
     let tenant = match &admission {
         Admission::Key { tenant, .. } => tenant.clone(),
         Admission::Refused if key.is_some() => {
@@ -37,6 +47,11 @@ pub(crate) async fn authenticate(
                 "this gateway requires an API key; create one with `throughline keys create`";
             return Err(GatewayError::new(401, message));
         }
+        Admission::Open if gateway.sign_in.is_some() => {
+            let message = "sign in to the console, or send an API key; create one with `throughline \
+                           keys create`";
+            return Err(GatewayError::new(401, message));
+        }
         Admission::Open => {
             if let Some(message) = open_refusal(gateway, method, headers, uri) {
                 return Err(GatewayError::new(403, message));
@@ -47,7 +62,26 @@ pub(crate) async fn authenticate(
     let text = |name| headers.get(name).and_then(|value| Some(Name::from(value.to_str().ok()?)));
     let (end_user, prefix) = (text(END_USER_HEADER), text(PREFIX_HEADER));
     let address = access::address(headers, uri);
-    Ok(Caller { tenant, end_user, prefix, credential, admission, address })
+    Ok(Caller { tenant, end_user, prefix, credential, admission, address, page_token })
+}
+
+/// Checks that a page of the gateway itself sent a request with the cookie of a session. Browsers
+/// also add the cookie to some requests of other sites' pages.
+fn check_session_request(
+    is_foreign: bool,
+    method: &str,
+    headers: &HeaderMap,
+    token: &str,
+) -> GatewayResult<()> {
+    if is_foreign {
+        let message = "a page of another site sent this request with the cookie of a session";
+        return Err(GatewayError::new(403, message));
+    }
+    let has_token = access::sent_token(headers).is_some_and(|it| access::is_same_token(it, token));
+    if access::is_write(method) && !has_token {
+        return Err(GatewayError::new(403, access::MISSING_TOKEN));
+    }
+    Ok(())
 }
 
 /// Returns why a gateway without keys refuses this request; `None` if the gateway serves the
@@ -58,8 +92,8 @@ fn open_refusal(
     headers: &HeaderMap,
     uri: &Uri,
 ) -> Option<&'static str> {
-    let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
-    let has_token = token.is_some_and(|token| gateway.operations.is_token(token));
+    let own = gateway.operations.token();
+    let has_token = access::sent_token(headers).is_some_and(|it| access::is_same_token(it, own));
     if !gateway.allow_open && !access::is_local(headers, uri.authority()) {
         Some(
             "this gateway has no keys, so it serves this machine only: connect to localhost, or \
@@ -79,10 +113,7 @@ fn open_refusal(
     } else if access::is_from_other_site(headers) {
         Some("this gateway has no keys, so it does not serve pages of other sites")
     } else if access::is_page_write(method, headers) && !has_token {
-        Some(
-            "a page that changes data must send the token from GET /v1/throughline/token in the \
-             header x-throughline-token",
-        )
+        Some(access::MISSING_TOKEN)
     } else {
         None
     }

@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONNECTION;
 use throughline_json::Name;
 
+use crate::access::TOKEN_HEADER;
 use crate::gateway::compression;
 
 /// The header in which a client names its end user.
@@ -12,10 +13,6 @@ pub(crate) const END_USER_HEADER: &str = "x-throughline-user";
 /// The header in which a client selects the prefix policy of a request. In a response, the header
 /// names the first change that caused Seals to be dropped.
 pub(crate) const PREFIX_HEADER: &str = "x-throughline-prefix";
-
-/// The header in which the console's pages send their token. Pages of other sites cannot read the
-/// token.
-pub(crate) const TOKEN: &str = "x-throughline-token";
 
 /// An internal header that marks a request for Anthropic's own compaction. Clients cannot set it,
 /// and no provider receives it.
@@ -53,7 +50,7 @@ const OWN: &[&str] = &[
     "amz-sdk-request",
     END_USER_HEADER,
     PREFIX_HEADER,
-    TOKEN,
+    TOKEN_HEADER,
     COMPACTION_HEADER,
 ];
 

@@ -113,11 +113,12 @@ pub(crate) async fn concurrent_changes_of_limits_are_all_kept(on: Database) {
     // Each change adds one to the limit that it finds, so a lost change lowers the result.
     let raise = async |journal: &Journal| {
         for _ in 0..CHANGES {
-            let raised = journal.update_api_key_limits(&us(), &key.id, |limits| {
+            let change = |limits: KeyLimits| {
                 let tokens = limits.budget_tokens.map(|tokens| tokens + 1);
                 Ok(KeyLimits { budget_tokens: tokens, ..limits })
-            });
-            assert!(raised.await.unwrap().is_some());
+            };
+            let raised = journal.update_api_key_limits(&us(), &key.id, change).await;
+            assert!(raised.unwrap().is_some());
         }
     };
     tokio::join!(raise(&journal), raise(&node));

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use throughline_core::Upstream;
+use throughline_provider::{OidcProvider, OidcSettings};
 use throughline_replay::Replay;
-use throughline_server::{Gateway, Keyring, Passthrough, Telemetry, TlsSettings};
+use throughline_server::{Gateway, Keyring, Passthrough, SignIn, Telemetry, TlsSettings};
 use throughline_sim::Simulator;
+use throughline_store::Journal;
 
 use crate::config::prices::SharedPrices;
 use crate::config::{Config, TlsFiles};
@@ -23,12 +25,30 @@ pub(super) struct GatewayParts {
     pub(super) prices: Arc<SharedPrices>,
     pub(super) simulator: Simulator,
     pub(super) credentials: SharedCredentials,
+    /// Provides the key that signs the cookies of the console.
+    pub(super) journal: Journal,
 }
 
 impl GatewayParts {
     /// Builds the HTTP client for the configured providers.
     pub(super) fn upstream(&self, config: &Config) -> Result<Arc<dyn Upstream>> {
         Ok(Arc::new(crate::agent::upstream(config, &self.simulator, &self.credentials)?))
+    }
+
+    /// Builds the sign-in of the console; `None` if the configuration has no identity provider.
+    fn sign_in(&self, config: &Config) -> Option<Arc<SignIn>> {
+        let oidc = config.console.as_ref()?;
+        let settings = OidcSettings {
+            issuer: oidc.issuer.clone(),
+            client_id: oidc.client_id.clone(),
+            secret: self.credentials.source(&oidc.secret),
+            scopes: oidc.scopes.clone(),
+            groups_claim: oidc.groups_claim.clone(),
+        };
+        let purpose = format!("console sign-in {} {}", oidc.issuer, oidc.client_id);
+        let key = self.journal.derived_key(&purpose);
+        let provider = OidcProvider::new(settings, Arc::new(crate::clock::now));
+        Some(Arc::new(SignIn::new(Arc::new(provider), oidc.sign_in.clone(), key)))
     }
 
     /// Builds a gateway. The agent API adds the redaction policy.
@@ -49,6 +69,7 @@ impl GatewayParts {
             mode: config.gateway.replay,
             prefix: config.gateway.prefix,
             keyring: Arc::clone(&self.keyring),
+            sign_in: self.sign_in(config),
             allow_open: config.server.allow_open,
             hosts: config.server.hosts.clone(),
             passthrough,

@@ -101,6 +101,7 @@ async fn conversation(text: &str) -> SocketConversation {
         credential: None,
         admission: Admission::Open,
         address: None,
+        page_token: None,
     };
     let pool = SocketPool::new(&Limits::default());
     let memory = pool.reserve(&caller, text.len()).await.unwrap();

@@ -227,6 +227,7 @@ pub(crate) async fn serve_on(
         mode: options.mode,
         prefix: options.prefix,
         keyring: options.keyring,
+        sign_in: None,
         allow_open: options.allow_open,
         hosts: vec!["gateway.example".into()],
         passthrough: options.passthrough,

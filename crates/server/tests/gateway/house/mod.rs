@@ -346,6 +346,7 @@ impl RawGateway {
             mode: ReplayMode::Repair,
             prefix: throughline_server::PrefixPolicy::default(),
             keyring: options.keyring.unwrap_or_else(|| Arc::new(OneAdmission(options.admission))),
+            sign_in: None,
             allow_open: false,
             hosts: Vec::new(),
             passthrough: throughline_server::Passthrough::default(),

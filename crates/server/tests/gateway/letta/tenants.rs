@@ -130,7 +130,11 @@ async fn no_route_exposes_another_tenants_objects() {
     let document: Value = serde_json::from_slice(&document).unwrap();
     let mut documented = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        for method in methods.as_object().unwrap().keys() {
+        for (method, operation) in methods.as_object().unwrap() {
+            // These routes serve callers who have no tenant yet.
+            if operation["tags"][0] == "sign-in" {
+                continue;
+            }
             let method = method.to_ascii_uppercase();
             let is_tried = tried.iter().any(|case| *case == (method.as_str(), path.as_str()));
             if !is_tried && dialects.contains(&(method.as_str(), path.clone())) {
