@@ -89,12 +89,12 @@ pub(crate) fn requests_summary(user_text: &str) -> bool {
     TABLE.summary.values().flatten().any(|text| user_text.contains(text))
 }
 
-/// Generates the arguments of a call.
-pub(crate) fn sample_arguments(tool: &OfferedTool, nonce: Digest) -> Value {
+/// Generates the arguments of a call, with values from the user's message where they fit.
+pub(crate) fn sample_arguments(tool: &OfferedTool, user_text: &str, nonce: Digest) -> Value {
     if tool.custom {
         return Value::String("naïve café ☕".to_owned());
     }
-    schema::generate(&tool.schema, nonce.and(&tool.name))
+    schema::generate_from(&tool.schema, nonce.and(&tool.name), user_text)
 }
 
 fn map_directly(

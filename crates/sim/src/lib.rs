@@ -43,6 +43,7 @@ mod ledger;
 mod options;
 mod placeholder;
 mod planner;
+mod prompt_values;
 mod route;
 mod schema;
 mod schema_merge;

@@ -3,7 +3,8 @@
 //!
 //! By default, a model thinks, calls each offered tool once, thinks again, and answers with the
 //! tool results. It does not call tools that start subagents, wait for a person, change the
-//! session or use the network, and stops after [`MAX_ROUNDS`] rounds of calls.
+//! session, manage an agent's own state or use the network, and stops after [`MAX_ROUNDS`] rounds
+//! of calls.
 
 use throughline_core::{StopReason, Usage};
 
@@ -87,7 +88,7 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
         return ReplyPlan { parts, stop: StopReason::Done, usage: Usage::default() };
     }
     for tool in calls {
-        let arguments = sample_arguments(tool, nonce);
+        let arguments = sample_arguments(tool, &turn.user_text, nonce);
         parts.push(ReplyPart::Call { name: tool.name.clone(), arguments });
     }
     ReplyPlan { parts, stop: StopReason::Tools, usage: Usage::default() }

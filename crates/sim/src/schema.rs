@@ -3,6 +3,7 @@
 use serde_json::{Map, Number, Value, json};
 
 use crate::digest::Digest;
+use crate::prompt_values::PromptValues;
 use crate::schema_merge::{Combined, combine};
 use crate::schema_text;
 
@@ -26,7 +27,13 @@ const USUAL_NUMBER: f64 = 7.0;
 /// value. Numbers are whole numbers if the schema allows them, because some clients declare
 /// `number` and accept only integers.
 pub(crate) fn generate(schema: &Value, nonce: Digest) -> Value {
-    SampleGenerator { root: schema, nonce, variant: 0 }.value(schema, "", 0)
+    SampleGenerator { root: schema, nonce, variant: 0, prompt: None }.value(schema, "", 0)
+}
+
+/// Like [`generate`], but takes values from a user message where they fit.
+pub(crate) fn generate_from(schema: &Value, nonce: Digest, message: &str) -> Value {
+    let prompt = PromptValues::new(message);
+    SampleGenerator { root: schema, nonce, variant: 0, prompt: Some(&prompt) }.value(schema, "", 0)
 }
 
 /// Generates the required members of an object.
@@ -43,6 +50,8 @@ struct SampleGenerator<'s> {
     nonce: Digest,
     /// Distinguishes the elements of an array with unique elements.
     variant: u64,
+    /// The values in the user's message.
+    prompt: Option<&'s PromptValues>,
 }
 
 impl SampleGenerator<'_> {
@@ -65,13 +74,37 @@ impl SampleGenerator<'_> {
             "object" => self.object(&schema, depth),
             "array" => self.array(&schema, name, depth),
             "string" => {
-                Value::String(schema_text::text(&schema, self.nonce.and(name), self.variant))
+                let known = self.first_prompt().and_then(|prompt| prompt.text(name, &schema));
+                let text = || schema_text::text(&schema, self.nonce.and(name), self.variant);
+                Value::String(known.unwrap_or_else(text))
             }
-            "integer" => number(&schema, true, self.variant),
-            "number" => number(&schema, false, self.variant),
+            "integer" => self.number(&schema, true),
+            "number" => self.number(&schema, false),
             "boolean" => Value::Bool(self.variant == 0),
             _ => Value::Null,
         }
+    }
+
+    /// Returns the values in the user's message. Further elements of an array with unique elements
+    /// must not repeat them.
+    fn first_prompt(&self) -> Option<&PromptValues> {
+        self.prompt.filter(|_| self.variant == 0)
+    }
+
+    fn number(&self, schema: &Map<String, Value>, is_integer: bool) -> Value {
+        let is_valid = |value: f64| {
+            let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+            let is_multiple = |step: f64| (value / step).fract() == 0.0;
+            value.abs() <= EXACT
+                && (!is_integer || value.fract() == 0.0)
+                && bound("minimum").is_none_or(|least| value >= least)
+                && bound("maximum").is_none_or(|most| value <= most)
+                && bound("exclusiveMinimum").is_none_or(|least| value > least)
+                && bound("exclusiveMaximum").is_none_or(|most| value < most)
+                && bound("multipleOf").is_none_or(is_multiple)
+        };
+        let known = self.first_prompt().and_then(|prompt| prompt.number(is_valid));
+        known.map_or_else(|| number(schema, is_integer, self.variant), whole)
     }
 
     /// Chooses a value other than `null`, unless there is no other value.
@@ -79,6 +112,9 @@ impl SampleGenerator<'_> {
         let mut usable: Vec<&Value> = choices.iter().filter(|choice| !choice.is_null()).collect();
         if usable.is_empty() {
             usable.extend(choices);
+        }
+        if let Some(named) = self.first_prompt().and_then(|prompt| prompt.choice(&usable)) {
+            return named.clone();
         }
         let first = self.nonce.and(name).below(usable.len().max(1));
         let offset = usize::try_from(self.variant).unwrap_or_default();

@@ -246,8 +246,10 @@ impl ScriptedPart {
             }
             Self::Call { name, arguments: None } => {
                 let tool = turn.tools.iter().find(|tool| tool.name == name);
-                let arguments =
-                    tool.map_or_else(|| json!({}), |tool| sample_arguments(tool, nonce));
+                let arguments = tool.map_or_else(
+                    || json!({}),
+                    |tool| sample_arguments(tool, &turn.user_text, nonce),
+                );
                 ReplyPart::Call { name, arguments }
             }
             Self::Role { role, values } => {
