@@ -6,3 +6,4 @@ pub(crate) mod listing;
 pub(crate) mod mask;
 pub(crate) mod progress;
 pub(crate) mod text;
+pub(crate) mod wrapper;

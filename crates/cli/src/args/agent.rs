@@ -177,6 +177,9 @@ pub(crate) struct Narrate {
     /// Disable redaction; Seals are still hidden
     #[arg(long)]
     pub(crate) no_redaction: bool,
+    /// Output format: text, or json with one sentence per line
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
     /// Id of the run to print
     #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
@@ -227,6 +230,12 @@ pub(crate) struct Demo {
     /// Prompt for the answer and the approval instead of choosing them automatically
     #[arg(long)]
     pub(crate) interactive: bool,
+    /// Do not pause after each scene; the demo pauses only at a terminal
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Wait for Enter after each scene
+    #[arg(long, conflicts_with = "fast")]
+    pub(crate) step: bool,
     /// Exit after the last step instead of keeping the gateway and its console running
     #[arg(long)]
     pub(crate) no_serve: bool,

@@ -9,6 +9,9 @@ mod printer;
 mod processes;
 mod totals;
 
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
 use owo_colors::{OwoColorize as _, Style};
 use throughline_spec::{RunEvent, ThoughtPhase};
 
@@ -27,26 +30,42 @@ const CLAUDE: &str = "claude-opus-4-5";
 const GPT: &str = "gpt-5.6-sol";
 const TASK: &str = "The checkout has been slow since Monday. Find out why, and fix it.";
 
+/// Reading time per word, and the shortest and longest pause after a scene.
+const TIME_PER_WORD: Duration = Duration::from_millis(80);
+const SHORTEST_PAUSE: Duration = Duration::from_secs(3);
+const LONGEST_PAUSE: Duration = Duration::from_secs(12);
+
 pub(crate) fn run(options: &Demo) -> Result<()> {
-    let processes = DemoProcesses::start(options)?;
+    // The agent's second request stalls. The lossy client sends its requests before the agent.
+    let processes = DemoProcesses::start(options, lossy::REQUESTS + 2)?;
     let (printer, thread) = (DemoPrinter::new(), String::new());
     let mut demo = DemoRun { processes, printer, options, thread };
     demo.print_intro()?;
+    let lossy = demo.run_lossy_client()?;
+    demo.pause()?;
+    demo.processes.start_script()?;
     let run = demo.run_until_killed()?;
     demo.resume(&run)?;
+    demo.pause()?;
     demo.decide(&run)?;
+    demo.pause()?;
     demo.switch_provider(&run)?;
+    demo.pause()?;
     demo.printer.chapter("Back to the first provider: its thoughts are replayed", CLAUDE)?;
     demo.send_message("Tell the team in two sentences.", "agent.toml")?;
+    demo.pause()?;
     demo.summarise()?;
-    let lossy = demo.run_lossy_client()?;
+    demo.pause()?;
     let totals = demo.count(&lossy)?;
+    demo.pause()?;
     demo.printer.chapter("The journal is verified", "throughline verify")?;
     demo.printer.command_output(&demo.processes.command(&["verify"])?)?;
     if !totals.is_success() {
         let message = "the demo did not run as expected; see the counts above";
         return Err(Failure::Outside(anyhow::anyhow!(message)));
     }
+    demo.printer.result(&totals)?;
+    printer::invite()?;
     demo.finish()
 }
 
@@ -65,6 +84,18 @@ impl DemoRun<'_> {
         printer::fact("simulators", &self.processes.simulator.url())?;
         printer::fact("gateway", &self.processes.gateway_url())?;
         printer::fact("store", &self.processes.store())
+    }
+
+    /// Pauses after a scene at a terminal, until there was time to read it or the user presses
+    /// Enter.
+    fn pause(&mut self) -> Result<()> {
+        let words = u32::try_from(printer::take_words()).unwrap_or(u32::MAX);
+        let is_paced = std::io::stdout().is_terminal() && !self.options.fast;
+        if !is_paced {
+            return Ok(());
+        }
+        let time = TIME_PER_WORD.saturating_mul(words).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        self.processes.pause((!self.options.step).then_some(time))
     }
 
     /// Starts the first worker and kills it during the agent's second thought. Returns the run id.
@@ -96,10 +127,12 @@ impl DemoRun<'_> {
                 _ => self.printer.print_event(&event)?,
             }
         }
+        // The process is killed before the pause, because it would repeat a stalled request.
+        let killed = format!("process {} was killed", worker.kill()?);
         self.thread = self.processes.thread_of(&run)?;
+        self.pause()?;
         self.printer.chapter("Its process is killed in the middle of a thought", "kill -9")?;
         self.printer.incomplete_thought(&one_line(&half, 48))?;
-        let killed = format!("process {} was killed", worker.kill()?);
         self.printer.line("✗", Style::new().red(), &killed)?;
         Ok(run)
     }
@@ -166,21 +199,22 @@ impl DemoRun<'_> {
         self.work(&["run", text, "--thread", &thread, "--model", CLAUDE], agent, "working")
     }
 
+    /// Plays a client that loses reasoning, without and with the gateway.
     fn run_lossy_client(&mut self) -> Result<LossyClient> {
-        self.printer.chapter("What a lossy client would have received", "the same conversation")?;
-        let (processes, thread) = (&self.processes, &self.thread);
-        let lossy = with_spinner("replaying the conversation with a lossy client", || {
-            self.with_store(async |context| lossy::play(processes, context, thread).await)
+        let note = "400 without the gateway, 200 with it";
+        self.printer.chapter("A client loses the reasoning of its models", note)?;
+        let processes = &self.processes;
+        let lossy = with_spinner("sending the requests of a lossy client", || {
+            processes.wait(lossy::play(processes))
         })?;
         for result in &lossy.results {
             self.printer.mistake_result(result)?;
         }
-        self.printer.gateway_result(&lossy.restored)?;
         Ok(lossy)
     }
 
     fn count(&mut self, lossy: &LossyClient) -> Result<Totals> {
-        self.printer.chapter("The fate of every thought", "counted")?;
+        self.printer.chapter("The store agrees with the providers' ledger", "counted")?;
         let (ledger, thread) = (self.processes.simulator.ledger(), &self.thread);
         let totals =
             self.with_store(async |context| totals::count(context, thread, &ledger, lossy).await)?;

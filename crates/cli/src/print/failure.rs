@@ -73,7 +73,7 @@ impl Failure {
         if matches!(self, Self::ReaderGone) { Ok(()) } else { Err(self) }
     }
 
-    /// Prints the error and returns the exit code: 1 for external failures, 2 for usage errors and
+    /// Prints the message and returns the exit code: 1 for external failures, 2 for usage errors and
     /// unreadable files, 65 for bad data, 69 for store errors, 130 for interruption.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {
@@ -84,7 +84,13 @@ impl Failure {
             Failure::NoStore(_) => 69,
             Failure::Interrupted(_) => 130,
         };
-        text::notice("error:", Style::new().red(), &self.to_string());
+        match &self {
+            // The user stopped the command, so nothing failed.
+            Failure::Interrupted(_) => {
+                text::notice("stopped:", Style::new().yellow(), &self.to_string());
+            }
+            _ => text::notice("error:", Style::new().red(), &self.to_string()),
+        }
         ExitCode::from(code)
     }
 }

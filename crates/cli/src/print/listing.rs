@@ -1,20 +1,25 @@
 //! Formats tables that fit the terminal.
 
-use std::io::IsTerminal as _;
-
 use owo_colors::{OwoColorize as _, Style};
 use throughline_core::LogId;
 use throughline_store::{Order, Page};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::PageArgs;
-use crate::print::text::{self, plain, push_line, wrapped};
+use crate::print::text::{self, one_line, plain, push_line, wrapped};
 
 /// Number of spaces between two table columns.
 const GAP: usize = 2;
 
-/// Minimum width of a column whose cells are wrapped.
-const NARROWEST: usize = 8;
+/// Minimum width of a column whose cells are wrapped or truncated. A table with narrower columns is
+/// unreadable, so its rows are stacked instead.
+const NARROWEST: usize = 16;
+
+/// Width of a truncated column that is kept before other columns are dropped.
+const TRUNCATED: usize = 24;
+
+/// Maximum width of a table on a terminal.
+const WIDEST: usize = 240;
 
 /// Returns a page request for one row more than the limit. The extra row reveals whether there is
 /// another page.
@@ -60,13 +65,21 @@ pub(crate) struct Column {
     is_droppable: bool,
     /// Disables wrapping of cells, so that names can be copied.
     is_unwrapped: bool,
+    /// Truncates cells to one line instead of wrapping them.
+    is_truncated: bool,
 }
 
 impl Column {
     /// Creates a left-aligned column.
     pub(crate) fn new(head: &'static str, cells: impl Iterator<Item: Into<Cell>>) -> Self {
-        let cells = cells.map(Into::into).collect();
-        Self { head, cells, is_right: false, is_droppable: false, is_unwrapped: false }
+        Self {
+            head,
+            cells: cells.map(Into::into).collect(),
+            is_right: false,
+            is_droppable: false,
+            is_unwrapped: false,
+            is_truncated: false,
+        }
     }
 
     /// Creates a right-aligned column of numbers.
@@ -74,7 +87,7 @@ impl Column {
         Self { is_right: true, ..Self::new(head, cells) }
     }
 
-    /// Allows the column to be dropped on a narrow terminal.
+    /// Allows the column to be dropped on a narrow terminal. The last such column is dropped first.
     pub(crate) fn droppable(self) -> Self {
         Self { is_droppable: true, ..self }
     }
@@ -82,6 +95,11 @@ impl Column {
     /// Prevents wrapping of the cells.
     pub(crate) fn unwrapped(self) -> Self {
         Self { is_unwrapped: true, ..self }
+    }
+
+    /// Truncates the cells to one line on a narrow terminal.
+    pub(crate) fn truncated(self) -> Self {
+        Self { is_truncated: true, ..self }
     }
 
     pub(crate) fn dimmed(mut self) -> Self {
@@ -100,37 +118,55 @@ impl Column {
 }
 
 /// Formats a table for standard output. The first column contains names and is never wrapped. If
-/// standard output is not a terminal, no column is wrapped, so that other programs receive whole
-/// ids.
+/// standard output is not a terminal, all columns are printed in full, so that other programs
+/// receive whole ids.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
     let output = std::io::stdout();
-    let unwrapped = if output.is_terminal() { 1 } else { columns.len() };
-    columns.iter_mut().take(unwrapped).for_each(|column| column.is_unwrapped = true);
-    table_in(columns, text::width(output))
+    let Some(width) = text::terminal_width(&output) else {
+        columns.iter_mut().for_each(|column| column.is_unwrapped = true);
+        return table_in(columns, usize::MAX / 2);
+    };
+    columns.iter_mut().take(1).for_each(|column| column.is_unwrapped = true);
+    table_in(columns, width.min(WIDEST))
 }
 
-/// Formats a table without borders, at most `room` terminal columns wide.
+/// Formats a table without borders, at most `room` terminal columns wide. If the columns do not
+/// fit, formats each row as a block of lines.
 pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let total = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
-    let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
-    while total(&widths) > room + GAP
+    let wanted = |column: &Column| match column.width() {
+        width if column.is_truncated && !column.is_unwrapped => width.min(TRUNCATED),
+        width => width,
+    };
+    while total(&columns.iter().map(wanted).collect::<Vec<_>>()) > room + GAP
         && let Some(index) = columns.iter().rposition(|column| column.is_droppable)
     {
         columns.remove(index);
-        widths.remove(index);
     }
+    let least = |column: &Column| match column.width() {
+        width if column.is_unwrapped => width,
+        width => width.min(NARROWEST),
+    };
+    if total(&columns.iter().map(least).collect::<Vec<_>>()) > room + GAP {
+        return stacked(&columns, room);
+    }
+    let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
     // Narrow the widest column until the table fits.
     while total(&widths) > room + GAP {
         let breakable = widths.iter_mut().zip(&columns).filter(|(_, column)| !column.is_unwrapped);
         match breakable.map(|(width, _)| width).max() {
-            Some(width) if *width > NARROWEST => *width -= 1,
+            Some(width) if *width > 1 => *width -= 1,
             Some(_) | None => break,
         }
     }
     let mut out = String::new();
     let mut push_row = |cells: Vec<(&str, Style)>| {
-        let cells = cells.into_iter().zip(&widths);
-        let cells = cells.map(|((text, style), width)| (wrapped(text, *width), style));
+        let cells = cells.into_iter().zip(widths.iter().zip(&columns));
+        let cells = cells.map(|((text, style), (width, column))| {
+            let is_cut = column.is_truncated && !column.is_unwrapped;
+            let lines = if is_cut { vec![one_line(text, *width)] } else { wrapped(text, *width) };
+            (lines, style)
+        });
         let cells: Vec<(Vec<String>, Style)> = cells.collect();
         let height = cells.iter().map(|(lines, _)| lines.len()).max().unwrap_or(0);
         for number in 0..height.max(1) {
@@ -159,8 +195,41 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     out
 }
 
+/// Formats each row as a block: the names on the first line, then one labelled line per further
+/// column.
+fn stacked(columns: &[Column], room: usize) -> String {
+    let leading = columns.iter().take_while(|column| column.is_unwrapped).count().max(1);
+    let (names, details) = columns.split_at(leading.min(columns.len()));
+    let label = details.iter().map(|column| column.head.width()).max().unwrap_or(0);
+    let indent = if label == 0 { GAP } else { label + 2 * GAP };
+    let mut out = String::new();
+    for row in 0..columns.first().map_or(0, |first| first.cells.len()) {
+        let names = names.iter().filter_map(|column| column.cells.get(row));
+        let names = names.map(|cell| cell.text.trim_end().style(cell.style).to_string());
+        push_line(&mut out, &names.collect::<Vec<_>>().join(&" ".repeat(GAP)));
+        for column in details {
+            let Some(cell) = column.cells.get(row) else { continue };
+            let mut head = column.head;
+            for line in wrapped(&cell.text, room.saturating_sub(indent).max(NARROWEST)) {
+                if line.is_empty() {
+                    continue;
+                }
+                let label = format!("{:GAP$}{head:<width$}", "", width = indent - GAP);
+                let text = line.style(cell.style).to_string();
+                push_line(&mut out, &format!("{}{text}", label.dimmed()));
+                head = "";
+            }
+        }
+    }
+    out
+}
+
 /// Formats the hint that shows how to request the next page.
 pub(crate) fn next_page_hint(after: &str) -> String {
     let option = format!("--after {}", plain(after));
     format!("\n{} {}\n", "more rows: add".dimmed(), option.bold())
 }
+
+#[cfg(test)]
+#[path = "listing_tests.rs"]
+mod listing_tests;

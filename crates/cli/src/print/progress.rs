@@ -1,4 +1,5 @@
-//! Progress bar and spinner for long operations, on standard error and only on a terminal.
+//! Progress bar, spinner and status line for long operations, on standard error and only on a
+//! terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::Format;
 use crate::clock::instant;
+use crate::print::text;
 
 /// Delay before the progress bar appears.
 const DELAY: Duration = Duration::from_millis(300);
@@ -16,6 +18,9 @@ const DELAY: Duration = Duration::from_millis(300);
 const TICK: Duration = Duration::from_millis(100);
 
 const STEPS: u64 = 1000;
+
+/// Frames of the spinner.
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// A progress bar that is cleared when the work ends. It is shown only with text output.
 pub(crate) struct Progress {
@@ -74,7 +79,7 @@ pub(crate) fn with_spinner<T>(label: &str, work: impl FnOnce() -> T) -> T {
     let (done, ended) = sync_channel::<()>(0);
     thread::scope(|scope| {
         scope.spawn(move || {
-            for frame in "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".chars().cycle() {
+            for frame in FRAMES.into_iter().cycle() {
                 draw(&format!("  {frame} {label}"));
                 if ended.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
                     break;
@@ -86,6 +91,54 @@ pub(crate) fn with_spinner<T>(label: &str, work: impl FnOnce() -> T) -> T {
         drop(done);
         result
     })
+}
+
+/// A line below the output that shows what a command waits for. It is shown only with text output.
+pub(crate) struct StatusLine {
+    is_watched: bool,
+    is_drawn: bool,
+    frame: usize,
+}
+
+impl StatusLine {
+    pub(crate) fn new(format: Format) -> Self {
+        let is_watched = matches!(format, Format::Text) && std::io::stderr().is_terminal();
+        Self { is_watched, is_drawn: false, frame: 0 }
+    }
+
+    /// Waits until the next frame is due. Waits forever if the line is not shown.
+    pub(crate) async fn next_frame(&self) {
+        if self.is_watched {
+            tokio::time::sleep(2 * TICK).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Replaces the line.
+    pub(crate) fn draw(&mut self, line: &str) {
+        if !self.is_watched {
+            return;
+        }
+        let frame = FRAMES.get(self.frame % FRAMES.len()).copied().unwrap_or_default();
+        self.frame += 1;
+        self.is_drawn = true;
+        let width = text::width(std::io::stderr()).saturating_sub(3);
+        draw(&format!("{frame} {}", text::one_line(&text::plain(line), width)));
+    }
+
+    /// Clears the line before other output.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            draw("");
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 /// Counts the bytes that were read and updates a progress bar.

@@ -7,6 +7,7 @@
 use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -145,11 +146,16 @@ pub(crate) fn prompt(prompt: &str) -> Result<Option<String>> {
     Ok((bytes > 0).then(|| line.trim().to_owned()))
 }
 
-/// Returns the terminal width in columns, between 40 and 160. Returns 100 if the output is not a
+/// Returns the width for prose in columns, between 40 and 160. Returns 100 if the output is not a
 /// terminal.
-pub(crate) fn width(terminal: impl std::os::fd::AsFd) -> usize {
-    let size = terminal_size::terminal_size_of(terminal);
-    size.map_or(100, |(width, _)| usize::from(width.0).clamp(40, 160))
+pub(crate) fn width(output: impl std::os::fd::AsFd) -> usize {
+    terminal_width(output).map_or(100, |width| width.min(160))
+}
+
+/// Returns the terminal width in columns, at least 40; `None` if the output is not a terminal.
+pub(crate) fn terminal_width(output: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = terminal_size::terminal_size_of(output);
+    size.map(|(width, _)| usize::from(width.0).max(40))
 }
 
 /// Wraps text to lines of at most `width` columns, between words if possible.
@@ -275,6 +281,19 @@ pub(crate) fn minute(at: Timestamp) -> String {
 /// Formats a date in the local time zone: `2026-08-31`.
 pub(crate) fn day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d").to_string()
+}
+
+/// Formats a duration: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min` or `3 d 4 h`.
+pub(crate) fn elapsed(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..10 => format!("{seconds}.{} s", time.subsec_millis() / 100),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{minutes} min {} s", seconds % 60),
+        3600..86_400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
 }
 
 /// Returns a coloured tick for success or a cross for failure.

@@ -1,6 +1,8 @@
 //! Tests of wrapping text and of escaping invisible characters.
 
-use crate::print::text::{plain, wrapped};
+use std::time::Duration;
+
+use crate::print::text::{elapsed, plain, wrapped};
 
 #[test]
 fn lines_wrap_between_words_if_possible() {
@@ -32,5 +34,19 @@ fn invisible_characters_are_escaped() {
     // Characters that are part of words and emoji are kept.
     for text in ["می\u{200c}خواهم", "👩\u{200d}🚀", "❤\u{fe0f}", "天気", "é"] {
         assert_eq!(plain(text), text);
+    }
+}
+
+#[test]
+fn durations_have_at_most_two_units() {
+    for (milliseconds, text) in [
+        (0, "0.0 s"),
+        (440, "0.4 s"),
+        (12_900, "12 s"),
+        (200_000, "3 min 20 s"),
+        (7_500_000, "2 h 5 min"),
+        (273_600_000, "3 d 4 h"),
+    ] {
+        assert_eq!(elapsed(Duration::from_millis(milliseconds)), text);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use owo_colors::{OwoColorize as _, Style};
 use throughline_agent::{ASK_USER_QUESTION, MANAGE_TODO_LIST};
@@ -9,9 +10,9 @@ use throughline_spec::{
     ReplayEvent, RunEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase, TurnPhase,
 };
 
-use super::lossy::{GatewayResult, MistakeResult};
+use super::lossy::MistakeResult;
 use super::processes::PendingDemoRequest;
-use super::totals::{Counts, Totals};
+use super::totals::{Counts, LedgerCounts, Totals};
 use crate::agent::{plan_mark, tool_mark};
 use crate::print::failure::Result;
 use crate::print::text::{self, count, one_line, plain, stored_size, width, wrapped, write_styled};
@@ -26,8 +27,17 @@ pub(super) struct DemoPrinter {
     width: usize,
 }
 
+/// Number of words since the last pause. The demo prints on one thread.
+static WORDS: AtomicUsize = AtomicUsize::new(0);
+
 pub(super) fn print_line(text: &str) -> Result<()> {
+    WORDS.fetch_add(text.split_whitespace().count(), Ordering::Relaxed);
     write_styled(&format!("{text}\n"))
+}
+
+/// Returns the number of words that were printed since the last call.
+pub(super) fn take_words() -> usize {
+    WORDS.swap(0, Ordering::Relaxed)
 }
 
 impl DemoPrinter {
@@ -136,6 +146,7 @@ impl DemoPrinter {
     /// Prints the incomplete thought of the killed worker.
     pub(super) fn incomplete_thought(&self, half: &str) -> Result<()> {
         self.is_half.set(true);
+        let half = half.trim_end_matches('…');
         self.line("∴", Style::new().cyan(), &format!("{half}…"))
     }
 
@@ -153,62 +164,89 @@ impl DemoPrinter {
         self.line("✓", Style::new().green(), &format!("{decision}, decided by {by}"))
     }
 
+    /// Prints what a mistake of the lossy client caused, without and with the gateway.
     pub(super) fn mistake_result(&self, result: &MistakeResult) -> Result<()> {
-        let MistakeResult { provider, mistake, status, error, lost } = result;
-        let (mark, status) = (text::mark(false), format!("→ {status}"));
-        let status = status.red().bold().to_string();
-        print_line(&format!("  {mark} {provider}: a client that {mistake} {status}"))?;
-        let lost = format!(
-            "(no error, but {} never came back, and the model continues without its thoughts)",
-            count(*lost, "seal")
-        );
-        self.paragraph(" ", Style::new(), if error.is_empty() { &lost } else { error })
-    }
-
-    pub(super) fn gateway_result(&self, result: &GatewayResult) -> Result<()> {
-        let GatewayResult { status, thoughts, seals, call } = result;
-        let head = "a client that drops the thinking, with the gateway as its base URL";
-        let (mark, status) = (text::mark(*status < 400), format!("→ {status}"));
-        print_line(&format!("  {mark} {head} {}", status.green().bold()))?;
-        let (thoughts, seals) = (count(*thoughts, "thought"), count(*seals, "seal"));
-        let restored = format!("{thoughts} and {seals} restored; details: call {call}");
-        self.paragraph(" ", Style::new(), &restored)
-    }
-
-    pub(super) fn totals(&self, totals: &Totals) -> Result<()> {
-        let Counts { captured, replayed, restored, elided } = &totals.thoughts;
-        let seals = &totals.seals;
-        let heading = |left: &str, right: &str| {
-            let heading = format!("{:<36}{left:>8}{right:>8}", "");
-            print_line(&format!("  {}", heading.dimmed()))
+        let MistakeResult { provider, mistake, direct, gateway } = result;
+        let heading = format!("{provider}: the client {mistake}");
+        print_line(&format!("  {}", heading.bold()))?;
+        let status = |mark: String, label: &str, status: u16, style: Style| {
+            let status = format!("→ {status}").style(style.bold()).to_string();
+            print_line(&format!("  {mark} {label:<21} {status}"))
         };
-        heading("thoughts", "seals")?;
-        for (label, thoughts, seals) in [
-            ("captured", captured, seals.captured),
-            ("replayed, in all requests", replayed, seals.replayed),
-            ("restored after a client lost them", restored, seals.restored),
-            ("elided from a request, but kept", elided, seals.elided),
-        ] {
-            print_line(&format!("  {label:<36}{thoughts:>8}{seals:>8}"))?;
-        }
-        for (reason, times) in &totals.reasons {
-            print_line(&format!("    {}", format!("{times} × {reason}").dimmed()))?;
-        }
-        heading("requests", "refused")?;
-        let own_style = if totals.refused == 0 { Style::new().green() } else { Style::new().red() };
-        for (label, requests, refused, style) in [
-            ("the agent and the gateway", totals.calls, totals.refused, own_style),
-            ("the lossy client", totals.lossy_calls, totals.lossy_refused, Style::new().red()),
-        ] {
-            let refused = format!("{refused:>8}").style(style.bold()).to_string();
-            print_line(&format!("  {label:<36}{requests:>8}{refused}"))?;
-        }
-        let issued = count(totals.issued, "seal");
-        let Totals { accepted, lost, .. } = totals;
-        let ledger = format!(
-            "the simulators' ledger: {issued} issued, {accepted} returned and accepted, {lost} missing"
+        let style = if direct.status < 400 { Style::new().yellow() } else { Style::new().red() };
+        status(text::mark(false), "directly", direct.status, style)?;
+        let lost = format!(
+            "no error, but {} never came back: the model continues without its thoughts",
+            count(direct.lost, "seal")
         );
-        self.paragraph("✓", Style::new().green(), &ledger)
+        let problem = if direct.error.is_empty() { &lost } else { &direct.error };
+        let room = self.width.saturating_sub(4);
+        self.paragraph(" ", Style::new(), &one_line(problem, 2 * room))?;
+        let mark = text::mark(gateway.status < 400);
+        status(mark, "through the gateway", gateway.status, Style::new().green())?;
+        let (thoughts, seals) = (gateway.thoughts, gateway.seals);
+        let restored = match thoughts {
+            0 => format!("{} restored", count(seals, "seal")),
+            thoughts => {
+                format!("{} and {} restored", count(thoughts, "thought"), count(seals, "seal"))
+            }
+        };
+        self.paragraph(" ", Style::new(), &format!("{restored}; details: call {}", gateway.call))
+    }
+
+    /// Prints the counts of the simulators' ledger and of the store.
+    pub(super) fn totals(&self, totals: &Totals) -> Result<()> {
+        let heads = ["requests", "refused", "degraded", "seals issued", "accepted"];
+        let row = |label: &str, cells: [String; 5]| {
+            let cells = heads.iter().zip(cells).map(|(head, cell)| {
+                let width = head.len();
+                format!("  {cell:>width$}")
+            });
+            format!("  {label:<32}{}", cells.collect::<String>())
+        };
+        let heading = row("simulators' ledger", heads.map(str::to_owned));
+        print_line(&heading.dimmed().to_string())?;
+        let all = totals.direct.plus(totals.with_throughline());
+        for (label, counts) in [
+            ("the client, directly", totals.direct),
+            ("the client, through the gateway", totals.gateway),
+            ("the agent", totals.agent),
+            ("all", all),
+        ] {
+            let LedgerCounts { requests, refused, degraded, issued, accepted } = counts;
+            let cells = [requests, refused, degraded, issued, accepted];
+            print_line(&row(label, cells.map(|cell| cell.to_string())))?;
+        }
+        let Counts { captured, replayed, elided } = &totals.seals;
+        let discarded = totals.discarded_seals();
+        let store = format!(
+            "the store has {} of the agent: {} issued, {discarded} in a discarded answer",
+            count(*captured, "seal"),
+            totals.agent.issued
+        );
+        self.paragraph("✓", Style::new().green(), &store)?;
+        let unanswered = totals.agent.accepted.saturating_sub(*replayed);
+        let sent = format!(
+            "{replayed} seals were sent back in answered requests, and {unanswered} in the request \
+             of the killed process"
+        );
+        self.paragraph("✓", Style::new().green(), &sent)?;
+        let reasons: Vec<&str> = totals.reasons.iter().map(|(reason, _)| reason.as_str()).collect();
+        let elided =
+            format!("{} left out, but kept: {}", count(*elided, "seal"), reasons.join(", "));
+        self.paragraph("✓", Style::new().green(), &elided)
+    }
+
+    /// Prints one line with the result of the whole demo.
+    pub(super) fn result(&self, totals: &Totals) -> Result<()> {
+        let (own, direct) = (totals.with_throughline(), totals.direct);
+        let result = format!(
+            "With Throughline, {} of {} requests were refused. Without it, {} of {}, and {} lost its \
+             reasoning.",
+            own.refused, own.requests, direct.refused, direct.requests, direct.degraded
+        );
+        let lines = wrapped(&result, self.width).join("\n");
+        print_line(&format!("\n{}", lines.bold()))
     }
 
     /// Prints the output of a command, each line truncated to the terminal width.
@@ -224,6 +262,18 @@ impl DemoPrinter {
 
 pub(super) fn fact(label: &str, value: &str) -> Result<()> {
     print_line(&format!("  {} {value}", format!("{label:<10}").dimmed()))
+}
+
+/// Prints the commands with which the user can connect a client.
+pub(super) fn invite() -> Result<()> {
+    print_line(&format!("\n{}", "Connect your own client:".bold()))?;
+    for (command, about) in [
+        ("throughline serve", "start the gateway, with your provider keys in the environment"),
+        ("throughline connect claude-code --run", "or codex, gemini-cli, opencode and others"),
+    ] {
+        print_line(&format!("  {command:<40}{}", about.dimmed()))?;
+    }
+    Ok(())
 }
 
 pub(super) fn end(home: Option<&Path>) -> Result<()> {

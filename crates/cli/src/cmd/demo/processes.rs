@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -16,9 +17,12 @@ use throughline_sim::{Fault, FaultKind, Script, Simulator};
 use throughline_spec::RunEvent;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::sleep;
 
-use crate::args::{Demo, StoreArgs};
+use crate::args::{Demo, Format, StoreArgs};
+use crate::clock::instant;
 use crate::print::failure::{Failure, Result};
+use crate::print::progress::StatusLine;
 use crate::print::text;
 use crate::store::{self, Signals};
 
@@ -32,9 +36,8 @@ const SHORT: &str = "\n[context]\ntriggerTokens = 100\nkeepTurns = 0\n";
 /// worker.
 const LEASE: &str = "2";
 
-/// Number of the request whose response stalls half-way, so that the worker can be killed during
-/// this response.
-const STALLED: u64 = 2;
+/// Interval between two frames of the line that is shown during a pause.
+const FRAME: Duration = Duration::from_millis(200);
 
 /// API key with which the agent and the gateway access the simulators.
 pub(super) const KEY: &str = "demo";
@@ -89,14 +92,14 @@ impl Drop for Process {
 }
 
 impl DemoProcesses {
-    pub(super) fn start(options: &Demo) -> Result<Self> {
+    /// Starts the simulators and the gateway. The response to the request with the number `stalled`
+    /// stalls half-way, so that the worker can be killed during this response.
+    pub(super) fn start(options: &Demo, stalled: u64) -> Result<Self> {
         let (folder, home) = folder(options)?;
         let runtime = store::runtime(Builder::new_multi_thread())?;
         let signals = runtime.block_on(async { Signals::new() })?;
-        let script: Script = SCRIPT.parse().context("cannot parse the demo script")?;
-        let stall = Fault { kind: FaultKind::Stall, only: Some(STALLED) };
-        let sim_options =
-            throughline_sim::Options { script, faults: vec![stall], ..Default::default() };
+        let stall = Fault { kind: FaultKind::Stall, only: Some(stalled) };
+        let sim_options = throughline_sim::Options { faults: vec![stall], ..Default::default() };
         let simulator = runtime.block_on(throughline_sim::start(sim_options));
         let simulator = simulator.context("cannot start the simulators")?;
         let short = format!("{AGENT}{SHORT}");
@@ -130,6 +133,48 @@ impl DemoProcesses {
         }
     }
 
+    /// Scripts the answers of the agent's models. Before, the simulators generate their answers.
+    pub(super) fn start_script(&self) -> Result<()> {
+        let script: Script = SCRIPT.parse().context("cannot parse the demo script")?;
+        self.simulator.set_script(script);
+        Ok(())
+    }
+
+    /// Waits until the user presses Enter or, unless `time` is `None`, until the time has passed.
+    pub(super) fn pause(&mut self, time: Option<Duration>) -> Result<()> {
+        let mut lines = self.typed.take().unwrap_or_else(|| lines_of(BufReader::new(io::stdin())));
+        // Earlier input does not skip a scene.
+        while lines.try_recv().is_ok() {}
+        let (started, mut status) = (instant(), StatusLine::new(Format::Text));
+        let is_entered = self.wait_unless_interrupted(async {
+            loop {
+                let left = time.map(|time| time.saturating_sub(started.elapsed()));
+                if left.is_some_and(|left| left.is_zero()) {
+                    return false;
+                }
+                status.draw(&match left {
+                    Some(left) => format!("next scene in {} s, or press Enter", left.as_secs() + 1),
+                    None => "press Enter for the next scene".to_owned(),
+                });
+                tokio::select! {
+                    line = lines.recv(), if !lines.is_closed() || time.is_none() => match line {
+                        Some(_) => return true,
+                        None if time.is_none() => return false,
+                        None => {}
+                    },
+                    () = sleep(FRAME) => {}
+                }
+            }
+        })?;
+        self.typed = Some(lines);
+        if is_entered {
+            // The terminal has printed the line feed, so the status is on the line above.
+            text::write_stderr("\x1b[1A")?;
+        }
+        status.clear();
+        Ok(())
+    }
+
     /// Starts a worker process for a run. `agent` is the name of the agent's declaration file.
     pub(super) fn start_worker(&mut self, arguments: &[&str], agent: &str) -> Result<Worker> {
         self.workers += 1;
@@ -158,6 +203,11 @@ impl DemoProcesses {
         let line = self.wait_unless_interrupted(lines.recv())?;
         self.typed = Some(lines);
         Ok(line.transpose().context("cannot read the answer")?)
+    }
+
+    /// Waits for `work`, which ends soon.
+    pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// Waits for `work`, or fails if the user interrupts the demo.
