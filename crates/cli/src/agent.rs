@@ -30,7 +30,8 @@ pub(crate) use self::event_printer::{EventPrinter, plan_mark, tool_mark};
 pub(crate) use self::follow::{FollowedRun, events_of, last_event};
 pub(crate) use self::hint::CommandHints;
 pub(crate) use self::prompts::{
-    REJECT_EFFECT, UNKNOWN_OUTCOME, approvals, parse_answers, prompt_decisions, questions,
+    REJECT_EFFECT, UNKNOWN_OUTCOME, approvals, option_lines, parse_answers, prompt_decisions,
+    questions,
 };
 
 use crate::args::StoreArgs;

@@ -12,6 +12,7 @@ mod credentials;
 mod file_watch;
 mod input;
 mod listen_address;
+mod parser;
 mod print;
 mod retention;
 mod router;
@@ -20,14 +21,15 @@ mod tracing;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::FromArgMatches as _;
 
 use crate::args::{CatalogCommand, Command, ConfigCommand, Options, Traces};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 fn main() -> ExitCode {
-    match dispatch(&Options::parse()) {
+    let options = Options::from_arg_matches(&parser::new().get_matches());
+    match dispatch(&options.unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
@@ -92,7 +94,7 @@ fn dispatch(options: &Options) -> Result<ExitCode> {
         Command::Man(options) => cmd::man::run(options).map(done),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Options::command(), "throughline", &mut script);
+            clap_complete::generate(*shell, &mut parser::new(), "throughline", &mut script);
             text::write_out(&script).map(done)
         }
     }

@@ -192,13 +192,13 @@ pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
     let message = error.to_string();
     if let StoreError::NotFound { what, name } = error {
         let (what, list) = match what {
-            "log" => ("thread or run", "threads` and `throughline runs"),
-            "item" => ("item", "items THREAD --format json"),
-            "run" => ("run", "runs"),
-            what => (what, "threads"),
+            "log" => ("thread or run", "`throughline threads` and `throughline runs` list"),
+            "item" => ("item", "`throughline items THREAD --json` lists"),
+            "run" => ("run", "`throughline runs` lists"),
+            what => (what, "`throughline threads` lists"),
         };
         return Failure::Usage(format!(
-            "there is no {what} {name} in the tenant {tenant}; `throughline {list}` lists what exists"
+            "there is no {what} {name} in the tenant {tenant}; {list} what exists"
         ));
     }
     if matches!(error, Invalid(_)) {

@@ -45,7 +45,8 @@ pub(crate) use crate::api::responses::{
     SnapshotDocument, StopReasonRef, UsageRef, json_response, schema_ref, stream_response,
 };
 pub(crate) use crate::api::run_note::RunNote;
-pub(crate) use crate::api::summary::{Summary, SummaryCache, first_words, parse_counted_event};
+pub use crate::api::summary::Summary;
+pub(crate) use crate::api::summary::{SummaryCache, first_words, parse_counted_event};
 use crate::gateway::Gateway;
 use crate::response::GatewayResponse;
 use crate::url::Query;

@@ -96,10 +96,9 @@ impl PromptValues {
         let property = property.to_ascii_lowercase();
         let value = match schema.get("format").and_then(Value::as_str) {
             Some("date") => self.dates.first()?,
-            Some(_) => return None,
             None if NAMES.contains(&property.as_str()) => self.names.first()?,
             None if TEXTS.contains(&property.as_str()) => &self.text,
-            None => return None,
+            Some(_) | None => return None,
         };
         let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
         let length = u64::try_from(value.chars().count()).unwrap_or(u64::MAX);

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::AgentContext;
 use super::event_printer::EventPrinter;
+use crate::clock::instant;
 use crate::print::failure::Result;
 use crate::store::Signals;
 
@@ -43,6 +44,7 @@ impl FollowedRun<'_> {
                     tokio::select! {
                         records = self.next_records() => self.print(records?)?,
                         outcome = &mut driving => break Some(outcome),
+                        () = self.printer.next_frame() => self.printer.show_running(),
                         () = signals.wait_for_stop() => break None,
                     }
                 }
@@ -58,7 +60,9 @@ impl FollowedRun<'_> {
                 Err(RunError::Store(StoreError::Held { left_ms, .. })) => left_ms.max(50),
                 outcome => return self.context.run(async { outcome }).await.map(Some),
             };
-            let mut expiry = pin!(sleep(Duration::from_millis(left_ms)));
+            let lease = Duration::from_millis(left_ms);
+            let held = instant();
+            let mut expiry = pin!(sleep(lease));
             loop {
                 let status = self.context.run(runner.status(tenant, &run)).await?;
                 if status != RunStatus::Running {
@@ -68,6 +72,9 @@ impl FollowedRun<'_> {
                 tokio::select! {
                     records = self.next_records() => self.print(records?)?,
                     () = &mut expiry => break,
+                    () = self.printer.next_frame() => {
+                        self.printer.show_lease(lease.saturating_sub(held.elapsed()));
+                    }
                     () = signals.wait_for_stop() => return Ok(None),
                 }
             }

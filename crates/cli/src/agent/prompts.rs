@@ -86,12 +86,7 @@ async fn decide(
 async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
     let mut answers = Vec::new();
     for item in &question.questions {
-        let options = item.options.iter().flatten().enumerate().map(|(number, option)| {
-            let description =
-                option.description.as_deref().map(|description| format!(": {description}"));
-            let description = plain(&description.unwrap_or_default());
-            format!("  {}  {}{description}\n", number + 1, plain(&option.label))
-        });
+        let options = option_lines(item).into_iter().map(|line| format!("  {line}\n"));
         let options: String = options.collect();
         let prompt = format!("{}\n{options}> ", plain(&item.question).bold());
         let Some(answer) = read_line(&prompt).await? else { return Ok(None) };
@@ -100,6 +95,17 @@ async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
     let mut resolution = UserQuestionResolution::new(question.id.clone());
     resolution.answers = Some(parse_answers(question, &answers)?);
     Ok(Some(RunCommand::Answer(resolution)))
+}
+
+/// Describes the options of a question, one numbered line per option.
+pub(crate) fn option_lines(item: &UserQuestionItem) -> Vec<String> {
+    let options = item.options.iter().flatten().enumerate().map(|(number, option)| {
+        let description = option.description.as_deref().unwrap_or_default();
+        let description = if description.is_empty() { "" } else { &format!(": {description}") };
+        let line = format!("{}{description}", option.label);
+        format!("{}  {}", number + 1, plain(&line).replace('\n', " "))
+    });
+    options.collect()
 }
 
 /// Parses one answer per question; answers must be in the order of the questions.
@@ -144,4 +150,19 @@ async fn read_line(prompt: &str) -> Result<Option<String>> {
     let prompt = prompt.to_owned();
     let line = tokio::task::spawn_blocking(move || text::prompt(&prompt)).await;
     line.context("cannot read the answer")?
+}
+
+#[cfg(test)]
+mod tests {
+    use throughline_json::Json;
+
+    use super::*;
+
+    #[test]
+    fn options_are_numbered_and_described() {
+        let item = r#"{"question":"Which colour?","options":[
+            {"label":"Blue","description":"calm"},{"label":"Green"}]}"#;
+        let item = UserQuestionItem::parse(&Json::parse(item).unwrap()).unwrap();
+        assert_eq!(option_lines(&item), ["1  Blue: calm", "2  Green"]);
+    }
 }

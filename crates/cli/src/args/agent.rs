@@ -226,6 +226,7 @@ pub(crate) enum TraceFormat {
 
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/demo.md"))]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is an option of the command line")]
 pub(crate) struct Demo {
     /// Prompt for the answer and the approval instead of choosing them automatically
     #[arg(long)]

@@ -71,10 +71,12 @@ fn send_decision(
 ) -> Result<()> {
     agent::with(at, ModelAccess::NoModels, async |context| {
         let run = run_of_pending(context, id, kind).await?;
-        let command = make(&context.state(&run).await?, &Name::from(id))?;
+        let state = context.state(&run).await?;
+        let command = make(&state, &Name::from(id))?;
         context.send(&run, command).await?;
-        let (hint, run) = (CommandHints::new(at, None).resume(&run.0), plain(&run.0));
-        text::write_styled(&format!("{} sent to {run}; `{hint}` continues the run\n", mark(true)))
+        let tools = &state.cast.casting.tools;
+        let hint = CommandHints::new(at, None).resume_with_tools(&run.0, tools);
+        text::write_styled(&format!("{} sent to {}; {hint}\n", mark(true), plain(&run.0)))
     })
 }
 

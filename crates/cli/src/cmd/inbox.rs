@@ -6,15 +6,15 @@ use owo_colors::OwoColorize as _;
 use throughline_agent::State;
 use throughline_core::{LogId, PendingEntry, PendingStatus, Store as _};
 use throughline_json::{self as json, Json, Name};
-use throughline_spec::{RedactionPolicy, ThoughtRedaction};
+use throughline_spec::{RedactionPolicy, ThoughtRedaction, UserQuestionItem};
 
 use crate::agent::{
     self, AgentContext, CommandHints, ModelAccess, REJECT_EFFECT, UNKNOWN_OUTCOME, approvals,
-    questions,
+    option_lines, questions,
 };
 use crate::args::{Inbox, StoreArgs};
 use crate::print::failure::Result;
-use crate::print::text::{minute, one_line, plain, push_line, width};
+use crate::print::text::{minute, one_line, plain, push_line, width, wrapped};
 
 pub(crate) fn run(options: &Inbox) -> Result<()> {
     agent::with(&options.common.at, ModelAccess::NoModels, async |context| {
@@ -98,14 +98,32 @@ impl InboxEntry {
         }
     }
 
-    /// Describes the request in plain text.
-    fn describe(&self) -> String {
+    /// Describes the request in plain text: the call, or each question with its options.
+    fn describe(&self, width: usize) -> Vec<String> {
         if let Some((tool, args)) = &self.call {
-            return format!("{tool} {}", args.as_str());
+            return vec![one_line(&plain(&format!("{tool} {}", args.as_str())), width)];
         }
-        let questions =
-            self.questions.iter().filter_map(|question| question.tree().root().name_of("question"));
-        questions.map(|question| question.to_string()).collect::<Vec<_>>().join(" ")
+        let mut lines = Vec::new();
+        for question in &self.questions {
+            let Ok(item) = UserQuestionItem::parse(question) else { continue };
+            lines.extend(wrapped(&plain(&item.question), width));
+            for option in option_lines(&item) {
+                let option = wrapped(&option, width.saturating_sub(5));
+                let indents = ["  ", "     "].into_iter().chain(std::iter::repeat("     "));
+                lines.extend(indents.zip(option).map(|(indent, line)| format!("{indent}{line}")));
+            }
+        }
+        lines
+    }
+
+    /// Returns the arguments of `throughline answer`: one placeholder per question.
+    fn answer_arguments(&self) -> String {
+        let is_choice = |question: &Json| question.tree().root().get("options").is_some();
+        let arguments = self.questions.iter();
+        let arguments =
+            arguments.map(|question| if is_choice(question) { " NUMBER" } else { " ANSWER" });
+        let arguments: String = arguments.collect();
+        if arguments.is_empty() { " ANSWER".to_owned() } else { arguments }
     }
 }
 
@@ -121,14 +139,16 @@ fn page_of(entries: &[InboxEntry], at: &StoreArgs) -> String {
         let head =
             format!("{} of {}, since {}{until}", plain(kind), plain(&log.0), minute(*opened));
         push_line(&mut page, &format!("{}  {head}", plain(id).bold()));
-        push_line(&mut page, &format!("  {}", one_line(&plain(&entry.describe()), width - 2)));
+        for line in entry.describe(width - 2) {
+            push_line(&mut page, &format!("  {line}"));
+        }
         if entry.is_lost {
             let effects = format!("if you approve this call, it runs again; {REJECT_EFFECT}");
             push_line(&mut page, &format!("  {UNKNOWN_OUTCOME}: {effects}"));
         }
         let command = match &**kind {
             "approval" => format!("{} or reject", hint.command("approve", id)),
-            "question" => format!("{} ANSWER", hint.command("answer", id)),
+            "question" => format!("{}{}", hint.command("answer", id), entry.answer_arguments()),
             _ => "the client that runs the tool returns its result".to_owned(),
         };
         push_line(&mut page, &format!("  {}", command.dimmed()));

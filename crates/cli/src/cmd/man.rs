@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
 
-use crate::args::{Man, Options};
+use crate::args::Man;
+use crate::parser;
 use crate::print::failure::Result;
 use crate::print::text;
 
 pub(crate) fn run(options: &Man) -> Result<()> {
-    let mut command = Options::command();
+    let mut command = parser::new();
     let Some(folder) = &options.output else {
         return text::write_out(&page(command)?);
     };

@@ -19,7 +19,7 @@ use throughline_spec::RunEvent;
 
 use crate::agent::{
     self, AgentContext, CommandHints, EventPrinter, FollowedRun, ModelAccess, Tools,
-    UNKNOWN_OUTCOME, approvals, last_event, prompt_decisions, questions, run_spec,
+    UNKNOWN_OUTCOME, approvals, last_event, option_lines, prompt_decisions, questions, run_spec,
 };
 use crate::args::{AgentArgs, Format, Resume, Run, StoreArgs};
 use crate::print::failure::{Failure, Result};
@@ -187,7 +187,8 @@ fn check_tools(context: &AgentContext, tools: &[ToolSpec]) -> Result<()> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "this run uses tools that were not passed: {}; pass them again with --tool NAME=COMMAND or --agent",
+        "this run uses tools that were not passed: {}; pass them again with --tool NAME=COMMAND or \
+         --agent FILE",
         missing.join(", ")
     )))
 }
@@ -292,9 +293,12 @@ impl InteractiveRun<'_> {
         }
         for question in questions(state) {
             let answer = self.hint.command("answer", &question.id);
-            let texts = question.questions.iter().map(|item| &*item.question);
-            let texts = texts.collect::<Vec<_>>().join(" ");
-            text::note(&format!("{texts} `{answer} ANSWER`"));
+            let mut texts = Vec::new();
+            for item in &question.questions {
+                texts.push(item.question.to_string());
+                texts.extend(option_lines(item).into_iter().map(|line| format!("  {line}")));
+            }
+            text::note(&format!("{}\nanswer with `{answer} ANSWER`", texts.join("\n")));
         }
         let resume = self.hint.resume(&self.followed.run.0);
         text::note(&format!("then continue with `{resume}`"));

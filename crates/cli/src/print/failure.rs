@@ -73,8 +73,8 @@ impl Failure {
         if matches!(self, Self::ReaderGone) { Ok(()) } else { Err(self) }
     }
 
-    /// Prints the message and returns the exit code: 1 for external failures, 2 for usage errors and
-    /// unreadable files, 65 for bad data, 69 for store errors, 130 for interruption.
+    /// Prints the message and returns the exit code: 1 for external failures, 2 for usage errors
+    /// and unreadable files, 65 for bad data, 69 for store errors, 130 for interruption.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {
             Failure::ReaderGone => return ExitCode::SUCCESS,

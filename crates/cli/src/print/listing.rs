@@ -16,7 +16,7 @@ const GAP: usize = 2;
 const NARROWEST: usize = 16;
 
 /// Width of a truncated column that is kept before other columns are dropped.
-const TRUNCATED: usize = 24;
+const TRUNCATED: usize = 18;
 
 /// Maximum width of a table on a terminal.
 const WIDEST: usize = 240;
@@ -63,10 +63,18 @@ pub(crate) struct Column {
     is_right: bool,
     /// Whether the column may be dropped on a narrow terminal.
     is_droppable: bool,
-    /// Disables wrapping of cells, so that names can be copied.
-    is_unwrapped: bool,
-    /// Truncates cells to one line instead of wrapping them.
-    is_truncated: bool,
+    overflow: Overflow,
+}
+
+/// What happens to the cells of a column that are too wide for the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    /// The cells are wrapped.
+    Wrap,
+    /// The cells are never wrapped, so that names can be copied.
+    Keep,
+    /// The cells are truncated to one line.
+    Truncate,
 }
 
 impl Column {
@@ -77,8 +85,7 @@ impl Column {
             cells: cells.map(Into::into).collect(),
             is_right: false,
             is_droppable: false,
-            is_unwrapped: false,
-            is_truncated: false,
+            overflow: Overflow::Wrap,
         }
     }
 
@@ -94,12 +101,12 @@ impl Column {
 
     /// Prevents wrapping of the cells.
     pub(crate) fn unwrapped(self) -> Self {
-        Self { is_unwrapped: true, ..self }
+        Self { overflow: Overflow::Keep, ..self }
     }
 
     /// Truncates the cells to one line on a narrow terminal.
     pub(crate) fn truncated(self) -> Self {
-        Self { is_truncated: true, ..self }
+        Self { overflow: Overflow::Truncate, ..self }
     }
 
     pub(crate) fn dimmed(mut self) -> Self {
@@ -123,10 +130,14 @@ impl Column {
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
     let output = std::io::stdout();
     let Some(width) = text::terminal_width(&output) else {
-        columns.iter_mut().for_each(|column| column.is_unwrapped = true);
+        for column in &mut columns {
+            column.overflow = Overflow::Keep;
+        }
         return table_in(columns, usize::MAX / 2);
     };
-    columns.iter_mut().take(1).for_each(|column| column.is_unwrapped = true);
+    if let Some(first) = columns.first_mut() {
+        first.overflow = Overflow::Keep;
+    }
     table_in(columns, width.min(WIDEST))
 }
 
@@ -135,7 +146,7 @@ pub(crate) fn table(mut columns: Vec<Column>) -> String {
 pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let total = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
     let wanted = |column: &Column| match column.width() {
-        width if column.is_truncated && !column.is_unwrapped => width.min(TRUNCATED),
+        width if column.overflow == Overflow::Truncate => width.min(TRUNCATED),
         width => width,
     };
     while total(&columns.iter().map(wanted).collect::<Vec<_>>()) > room + GAP
@@ -144,7 +155,7 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
         columns.remove(index);
     }
     let least = |column: &Column| match column.width() {
-        width if column.is_unwrapped => width,
+        width if column.overflow == Overflow::Keep => width,
         width => width.min(NARROWEST),
     };
     if total(&columns.iter().map(least).collect::<Vec<_>>()) > room + GAP {
@@ -153,7 +164,8 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
     // Narrow the widest column until the table fits.
     while total(&widths) > room + GAP {
-        let breakable = widths.iter_mut().zip(&columns).filter(|(_, column)| !column.is_unwrapped);
+        let widths = widths.iter_mut().zip(&columns);
+        let breakable = widths.filter(|(_, column)| column.overflow != Overflow::Keep);
         match breakable.map(|(width, _)| width).max() {
             Some(width) if *width > 1 => *width -= 1,
             Some(_) | None => break,
@@ -163,7 +175,7 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let mut push_row = |cells: Vec<(&str, Style)>| {
         let cells = cells.into_iter().zip(widths.iter().zip(&columns));
         let cells = cells.map(|((text, style), (width, column))| {
-            let is_cut = column.is_truncated && !column.is_unwrapped;
+            let is_cut = column.overflow == Overflow::Truncate;
             let lines = if is_cut { vec![one_line(text, *width)] } else { wrapped(text, *width) };
             (lines, style)
         });
@@ -198,7 +210,8 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
 /// Formats each row as a block: the names on the first line, then one labelled line per further
 /// column.
 fn stacked(columns: &[Column], room: usize) -> String {
-    let leading = columns.iter().take_while(|column| column.is_unwrapped).count().max(1);
+    let leading =
+        columns.iter().take_while(|column| column.overflow == Overflow::Keep).count().max(1);
     let (names, details) = columns.split_at(leading.min(columns.len()));
     let label = details.iter().map(|column| column.head.width()).max().unwrap_or(0);
     let indent = if label == 0 { GAP } else { label + 2 * GAP };

@@ -71,6 +71,14 @@ fn run_thinks_calls_its_tool_and_answers() {
         "the answer is printed once: {}",
         narrated.out
     );
+    let narrated_json = run_command(&store, &["narrate", &run, "--json"], "").out;
+    let narrated_json: Vec<Value> =
+        narrated_json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(narrated_json.len(), narrated.out.lines().count());
+    for (event, line) in narrated_json.iter().zip(narrated.out.lines()) {
+        assert!(line.ends_with(event["sentence"].as_str().unwrap()), "{event}: {line}");
+        assert!(event["at"].is_string() && event["type"].is_string(), "{event}");
+    }
     let first = narrated.out.split_once("  ").unwrap().0;
     assert!(first.ends_with('Z') && first.len() == "2026-01-01 00:00:00Z".len(), "{first}");
     // Another model continues the thread and sees its earlier messages.
@@ -128,6 +136,10 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
     }
     let approved = run_command(&store, &["approve", id, "--by", "ann"], "");
     assert_eq!(approved.code, 0, "{}", approved.err);
+    // The printed command names the tools, which must be passed again.
+    let hint = format!("`throughline resume {run} --agent FILE --store ");
+    assert!(approved.out.contains(&hint), "{}", approved.out);
+    assert!(approved.out.contains("that declare now"), "{}", approved.out);
     let twice = run_command(&store, &["reject", id], "");
     assert_eq!(twice.code, 2, "{}", twice.out);
     assert!(twice.err.contains("is already decided: ann approved the tool now"), "{}", twice.err);
@@ -241,12 +253,20 @@ fn question_is_answered_by_another_command() {
     let waits = &inbox["waiting"][0];
     assert_eq!(waits["kind"], "question", "{inbox} {}", output.err);
     let (id, questions) = (waits["id"].as_str().unwrap(), waits["questions"].as_array().unwrap());
+    // The inbox and the note of the run contain the questions.
+    let printed = run_command(&store, &["inbox"], "").out;
+    for question in questions {
+        let question = question["question"].as_str().unwrap();
+        assert!(printed.contains(question), "{question}: {printed}");
+        assert!(output.err.contains(question), "{question}: {}", output.err);
+    }
     let wrong_count = run_command(&store, &["answer", id, "1", "2", "3", "4", "5", "6", "7"], "");
     assert_eq!(wrong_count.code, 2);
     assert!(wrong_count.err.contains("give one answer per question"), "{}", wrong_count.err);
     let ones = vec!["1"; questions.len()];
     let answered = run_command(&store, &[&["answer", id][..], &ones].concat(), "");
     assert_eq!(answered.code, 0, "{}", answered.err);
+    assert!(answered.out.contains("` continues the run\n"), "{}", answered.out);
     let resumed = run_command(&store, &["resume", &find_id(&output.err, "run_")], "");
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(!resumed.out.is_empty());
@@ -278,6 +298,7 @@ fn interrupted_run_is_resumed_and_cancelled() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("stopped: ") && !err.contains("error:"), "{err}");
     let run = find_id(&err, "run_");
     assert!(err.contains(&format!("`throughline resume {run} --agent")), "{err}");
     // The outcome of the tool is unknown, so the run asks for a decision and does not repeat the

@@ -282,6 +282,25 @@ fn partial_reply_before_an_error_is_shown() {
 }
 
 #[test]
+fn help_groups_the_commands_and_mistakes_get_suggestions() {
+    let help = throughline(&["--help"], b"").out;
+    let groups = ["Start:", "Agents:", "Requests:", "Simulators:", "Gateway:", "Store:"];
+    let places: Vec<usize> = groups.iter().map(|group| help.find(group).unwrap()).collect();
+    assert!(places.is_sorted(), "{help}");
+    assert!(help.find("\n  run ").unwrap() > places[1], "{help}");
+    for (arguments, suggestion) in [
+        (&["rusn"][..], "'runs'"),
+        (&["aprove", "x"], "'approve'"),
+        (&["runs", "--jsn"], "'--json'"),
+        (&["runs", "--formt", "json"], "'--format'"),
+    ] {
+        let output = throughline(arguments, b"");
+        assert_eq!(output.code, 2, "{arguments:?}");
+        assert!(output.err.contains(suggestion), "{arguments:?}: {}", output.err);
+    }
+}
+
+#[test]
 fn help_has_examples_and_completions_are_printed() {
     for command in [
         "show",

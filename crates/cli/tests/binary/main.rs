@@ -40,4 +40,5 @@ mod sign_in;
 mod sim;
 mod store;
 mod support;
+mod terminal;
 mod traces;

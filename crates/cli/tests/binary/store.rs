@@ -116,7 +116,8 @@ fn tables_in_a_pipe_do_not_wrap_ids() {
     let output = store.run(&["runs"]);
     let lines: Vec<&str> = output.out.lines().collect();
     assert_eq!(lines.len(), 2, "{}", output.out);
-    assert!(lines[1].starts_with(&format!("{run}  {thread}  ")), "{}", lines[1]);
+    assert!(lines[1].starts_with(&format!("{run}  ")), "{}", lines[1]);
+    assert!(lines[1].contains(&format!("  {thread}  ")), "{}", lines[1]);
 }
 
 #[test]
@@ -125,7 +126,8 @@ fn json_has_exactly_the_documented_members() {
     let threads = store.json(&["threads"]);
     assert_eq!(keys(&threads), ["threads", "next"]);
     let log = ["bytes", "status", "gone", "created", "updated"];
-    let members = [&["id", "records", "runs", "forked_from"][..], &log].concat();
+    let summary = ["title", "models", "cost_usd"];
+    let members = [&["id", "records", "runs", "forked_from"][..], &summary, &log].concat();
     for thread in threads["threads"].as_array().unwrap() {
         assert_eq!(keys(thread), members);
     }
@@ -143,7 +145,9 @@ fn json_has_exactly_the_documented_members() {
 
     let runs = store.json(&["runs", "--thread", "trip"]);
     assert_eq!(keys(&runs), ["runs", "next"]);
-    assert_eq!(keys(&runs["runs"][0]), [&["id", "thread", "records", "events"][..], &log].concat());
+    let members = [&["id", "thread", "records", "events"][..], &summary].concat();
+    let members = [&members[..], &["duration_ms", "interrupted"], &log].concat();
+    assert_eq!(keys(&runs["runs"][0]), members);
     assert_eq!(runs["runs"][0]["events"], 2);
 
     let items = store.json(&["items", "trip", "--limit", "3"]);

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{ErasureEpoch, LogHead, Record, Store, Tenant, unpack_events};
+use throughline_core::{
+    ErasureEpoch, LogHead, LogId, Record, Store, StoreError, Tenant, unpack_events,
+};
 use throughline_json::{Json, Name, Number, Object};
 use throughline_spec::{RedactionPolicy, ReflectionUsage, RunCounts, RunEvent, RunFold};
 
 use crate::api::log_cache::DerivedLogCache;
-use crate::records::{StoreResult, parse_event};
+use crate::records::{RecordPages, StoreResult, parse_event};
 
 /// Maximum number of cached summaries.
 const MOST: usize = 4096;
@@ -18,22 +20,45 @@ const MAX_TITLE: usize = 140;
 
 /// A run's title, counts, tokens and cost, from the records read so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Summary {
-    pub(crate) title: Option<Name>,
+pub struct Summary {
+    /// The first words of the first user message, redacted.
+    pub title: Option<Name>,
     fold: RunFold,
     tokens: Option<Json>,
     cost: Option<Json>,
 }
 
 impl Summary {
+    /// Reads the summary of a run from its log.
+    pub async fn read(
+        store: &dyn Store,
+        tenant: &Tenant,
+        run: &LogId,
+        policy: &RedactionPolicy,
+    ) -> Result<Self, StoreError> {
+        let mut summary = Self::default();
+        let mut pages = RecordPages::new(store, tenant, run, 0);
+        while let Some(records) = pages.next().await? {
+            for record in &records {
+                summary.take(record, policy);
+            }
+        }
+        Ok(summary)
+    }
+
     /// Returns the requested models, in the order of their first call.
-    pub(crate) fn models(&self) -> &[Name] {
+    pub fn models(&self) -> &[Name] {
         self.fold.models()
     }
 
     /// Counts from the fold that the trace and the thought map also use.
     pub(crate) fn counts(&self) -> RunCounts {
         self.fold.counts()
+    }
+
+    /// Returns the cost of the run's model calls in dollars; `None` if it is unknown.
+    pub fn cost_usd(&self) -> Option<f64> {
+        self.cost.as_ref()?.as_str().parse().ok()
     }
 
     /// Writes the counts, tokens and cost.
