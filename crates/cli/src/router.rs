@@ -192,6 +192,10 @@ impl ModelRouter for ConfigRouter {
         let pool = self.pools.iter().find(|(known, _)| Arc::ptr_eq(known, settings));
         pool.map(|(_, pool)| Arc::clone(pool))
     }
+
+    fn pools(&self) -> Vec<Arc<AccountPool>> {
+        self.pools.iter().map(|(_, pool)| Arc::clone(pool)).collect()
+    }
 }
 
 /// Returns the name of the endpoint of one account of a pool.

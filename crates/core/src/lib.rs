@@ -84,6 +84,6 @@ pub use crate::thought::{
 };
 pub use crate::trace_parent::TraceParent;
 pub use crate::upstream::{
-    BodyStream, Credential, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture, UpstreamRequest,
-    UpstreamResponse,
+    BodyStream, Credential, RestingEndpoint, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture,
+    UpstreamRequest, UpstreamResponse,
 };

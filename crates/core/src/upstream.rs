@@ -36,6 +36,21 @@ pub trait Upstream: Send + Sync {
     fn retries(&self) -> u64 {
         0
     }
+
+    /// Returns the endpoints whose requests failed repeatedly, so that new requests are rejected for
+    /// a while. The default implementation returns none.
+    fn resting(&self) -> Vec<RestingEndpoint> {
+        Vec::new()
+    }
+}
+
+/// An endpoint that rejects requests because earlier requests failed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RestingEndpoint {
+    /// The endpoint's name in the configuration.
+    pub endpoint: Name,
+    /// The model whose requests are rejected; `None` if all requests are rejected.
+    pub model: Option<Name>,
 }
 
 /// A request to an endpoint.

@@ -66,6 +66,16 @@ impl Breakers {
         }
         Arc::clone(models.entry(name).or_insert_with(|| Arc::new(Breaker::new(self.policy))))
     }
+
+    /// Returns the models whose breakers are open; `None` stands for the whole endpoint.
+    pub(crate) fn open(&self) -> Vec<Option<Name>> {
+        let endpoint = self.endpoint.is_open().then_some(None);
+        let models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let models = models.iter().filter(|(_, breaker)| breaker.is_open());
+        let models =
+            models.map(|(name, _)| Some(Name::clone(name)).filter(|name| !name.is_empty()));
+        endpoint.into_iter().chain(models).collect()
+    }
 }
 
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use hyper_util::client::legacy;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use throughline_core::{
-    BlockedAddress, BodyStream, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture,
-    UpstreamRequest, UpstreamResponse,
+    BlockedAddress, BodyStream, RestingEndpoint, TimeoutPhase, Upstream, UpstreamError,
+    UpstreamFuture, UpstreamRequest, UpstreamResponse,
 };
 use throughline_json::Name;
 use tokio::time::{Instant, sleep, timeout};
@@ -135,6 +135,18 @@ impl Upstream for Http {
 
     fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
+    }
+
+    fn resting(&self) -> Vec<RestingEndpoint> {
+        let resting = self.connections.iter().flat_map(|(name, connection)| {
+            let endpoint = Arc::clone(name);
+            let open = connection.breakers.open();
+            open.into_iter()
+                .map(move |model| RestingEndpoint { endpoint: Arc::clone(&endpoint), model })
+        });
+        let mut resting: Vec<RestingEndpoint> = resting.collect();
+        resting.sort();
+        resting
     }
 }
 

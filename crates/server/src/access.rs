@@ -76,6 +76,20 @@ impl Admission {
         }
     }
 
+    /// The role of the caller's key; `None` if the caller has no key or the key has no role.
+    pub(crate) fn role(&self) -> Option<KeyRole> {
+        match self {
+            Admission::Key { role, .. } => *role,
+            Admission::Open | Admission::Refused => None,
+        }
+    }
+
+    /// Returns the names of the caller's permissions.
+    pub(crate) fn permissions(&self) -> Vec<&'static str> {
+        let granted = Permission::ALL.into_iter().filter(|permission| self.has(*permission));
+        granted.map(Permission::as_str).collect()
+    }
+
     /// Returns whether the caller's key restricts models, cost, tokens or rates.
     pub(crate) fn is_limited(&self) -> bool {
         match self {
@@ -121,6 +135,29 @@ pub(crate) enum Permission {
 }
 
 impl Permission {
+    const ALL: [Self; 7] = [
+        Self::Use,
+        Self::Read,
+        Self::Inspect,
+        Self::Approve,
+        Self::Export,
+        Self::Verify,
+        Self::ManageKeys,
+    ];
+
+    /// Returns the name of the permission in responses.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Use => "use",
+            Self::Read => "read",
+            Self::Inspect => "inspect",
+            Self::Approve => "approve",
+            Self::Export => "export",
+            Self::Verify => "verify",
+            Self::ManageKeys => "manage_keys",
+        }
+    }
+
     /// Returns whether keys with this role have the permission. Keys without a role have the
     /// permissions that all keys had before there were roles.
     fn is_granted_to(self, role: Option<KeyRole>) -> bool {
@@ -193,13 +230,10 @@ impl Caller {
     /// Returns an error if the role of the caller's key lacks a permission. Callers of a gateway
     /// without keys have all permissions.
     pub(crate) fn require(&self, permission: Permission) -> GatewayResult<()> {
-        let role = match &self.admission {
-            Admission::Key { role, .. } => *role,
-            Admission::Open | Admission::Refused => return Ok(()),
-        };
-        if permission.is_granted_to(role) {
+        if self.admission.has(permission) {
             return Ok(());
         }
+        let role = self.admission.role();
         if let (Some(role), true) = (role, self.page_token.is_some()) {
             let message = format!(
                 "a person with the role {role} may not {}; the rules in [console.oidc] determine \

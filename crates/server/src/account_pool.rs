@@ -219,6 +219,20 @@ impl AccountPool {
         OpenRequest { pool: Arc::clone(self), index }
     }
 
+    /// Returns the accounts that are cooling down, with the model if only requests for one model
+    /// are affected, and the remaining time.
+    pub(crate) fn cooling(&self, now: Instant) -> Vec<(Name, Option<Name>, Duration)> {
+        let states = lock(&self.states);
+        let cooling = states.iter().filter_map(|((index, model), state)| {
+            let left = state.until?.checked_duration_since(now).filter(|left| !left.is_zero())?;
+            let account = self.accounts.get(*index)?;
+            Some((Arc::clone(&account.name), model.clone(), left))
+        });
+        let mut cooling: Vec<_> = cooling.collect();
+        cooling.sort();
+        cooling
+    }
+
     /// Records the outcome of a request of an account. Returns whether the account starts to cool
     /// down.
     pub(crate) fn record(

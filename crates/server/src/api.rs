@@ -66,6 +66,8 @@ pub struct AgentApi {
     pub(crate) traces: Option<Arc<dyn RunTraces>>,
     /// Manages the keys of tenants; `None` disables the routes that need it.
     pub(crate) keys: Option<Arc<dyn KeyManager>>,
+    /// The configuration in effect; `None` hides it.
+    pub(crate) settings: Option<Arc<dyn SettingsReport>>,
     /// The built-in simulators; `None` if the server has none.
     pub(crate) simulators: Option<Arc<dyn SimulatorLedger>>,
     pub(crate) summaries: SummaryCache,
@@ -87,6 +89,7 @@ impl AgentApi {
             archive: None,
             traces: None,
             keys: None,
+            settings: None,
             simulators: None,
             summaries: SummaryCache::default(),
             call_figures: CallFigureCache::default(),
@@ -114,6 +117,13 @@ impl AgentApi {
     #[must_use]
     pub fn with_keys(mut self, keys: Arc<dyn KeyManager>) -> Self {
         self.keys = Some(keys);
+        self
+    }
+
+    /// Shows this configuration in the console.
+    #[must_use]
+    pub fn with_settings(mut self, settings: Arc<dyn SettingsReport>) -> Self {
+        self.settings = Some(settings);
         self
     }
 
@@ -149,6 +159,7 @@ impl AgentApi {
             ping: self.ping,
             archive: self.archive.clone(),
             keys: self.keys.clone(),
+            settings: self.settings.clone(),
             traces: self.traces.clone(),
             simulators: self.simulators.clone(),
             // The cached summaries were redacted with the earlier policy.
@@ -275,6 +286,13 @@ pub trait RunTraces: Send + Sync {
         run: &'a LogId,
         policy: RedactionPolicy,
     ) -> StoreFuture<'a, Json>;
+}
+
+/// Describes the configuration in effect.
+pub trait SettingsReport: Send + Sync {
+    /// Returns the configuration as one JSON object. All callers of the gateway may read it, so it
+    /// contains no secrets, file paths or addresses.
+    fn settings(&self) -> Json;
 }
 
 /// Reads the ledger of the built-in simulators.

@@ -15,7 +15,8 @@
 //! | `time_range.rs` | ranges of time in queries |
 //! | `inbox.rs` | approvals and questions for a person, and decisions on them |
 //! | `journal.rs` | verification, manifest, export, and usage by hour |
-//! | `keys.rs` | the list and the management of keys |
+//! | `keys.rs` | the list and the management of keys, and their budgets |
+//! | `settings.rs` | the configuration, and the health of providers and of the store |
 //! | `simulators.rs` | the ledger of the built-in simulators |
 //! | `doctor.rs` | audit, repair and translation of a pasted request |
 
@@ -29,6 +30,7 @@ pub(crate) mod keys;
 pub(crate) mod overview;
 mod reply;
 pub(crate) mod runs;
+pub(crate) mod settings;
 pub(crate) mod simulators;
 pub(crate) mod thought_map;
 pub(crate) mod threads;

@@ -1,15 +1,15 @@
 //! Serves the gateway's own endpoints: health, metrics, usage and the console's token.
 
-use jiff::Timestamp;
-use throughline_core::{BudgetPeriod, Usage};
+use throughline_core::{BudgetPeriod, KeyRole, Usage};
 use throughline_json::Json;
 
 use crate::access::{Admission, Allowance, Caller};
+use crate::console::keys::budget_json;
 use crate::gateway::Gateway;
 use crate::object::object;
 use crate::openapi;
 use crate::response::GatewayResponse;
-use crate::telemetry::{BudgetLimit, BudgetUnit, MetricsFormat, UsageAmount, UsageKey};
+use crate::telemetry::{MetricsFormat, UsageAmount, UsageKey};
 
 /// Content security policy of the API documentation, which uses inline styles and loads nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
@@ -104,24 +104,11 @@ async fn usage(gateway: &Gateway, caller: &Caller) -> GatewayResponse {
         budgets.iter().map(|(limit, amounts)| budget_json(limit, *amounts, now)).collect();
     let models: Vec<Json> = rows.iter().map(|(row, used)| usage_json(Some(row), used)).collect();
     let body = object! {
-        "key"? key, "tenant": caller.tenant.0, "prices": meter.prices(), "limits": limits,
+        "key"? key, "tenant": caller.tenant.0, "role"? caller.admission.role().map(KeyRole::as_str),
+        "permissions": caller.admission.permissions(), "prices": meter.prices(), "limits": limits,
         "used": usage_json(None, &sum), "models": models, "budgets": budgets,
     };
     GatewayResponse::json(200, &body)
-}
-
-/// Describes a limit and its current window. Amounts in dollars are in millionths.
-fn budget_json(limit: &BudgetLimit, (used, reserved): (u64, u64), now: Timestamp) -> Json {
-    let (unit, divisor) = match limit.unit {
-        BudgetUnit::PicoUsd => ("micro_usd", 1_000_000),
-        BudgetUnit::Tokens | BudgetUnit::Requests => (limit.unit.as_str(), 1),
-    };
-    let window = limit.period.window(now);
-    object! {
-        "unit": unit, "period": limit.period.as_str(), "limit": limit.most / divisor,
-        "used": used / divisor, "reserved": reserved / divisor,
-        "window_start": window.start, "window_end"? window.end,
-    }
 }
 
 fn usage_json(row: Option<&UsageKey>, used: &UsageAmount) -> Json {

@@ -42,7 +42,9 @@ mod url;
 
 pub use crate::access::{Admission, Allowance, Keyring};
 pub use crate::account_pool::{AccountPool, Balance, BoundPolicy, PoolAccount, PoolOptions};
-pub use crate::api::{AgentApi, RunCaps, RunTraces, SimulatorLedger, Summary as RunSummary};
+pub use crate::api::{
+    AgentApi, RunCaps, RunTraces, SettingsReport, SimulatorLedger, Summary as RunSummary,
+};
 pub use crate::gateway::{
     Gateway, InvalidPattern, Passthrough, PrefixPolicy, ReplayMode, model_list_request,
     object_members, object_routes,

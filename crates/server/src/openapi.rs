@@ -189,22 +189,64 @@ fn documented_schemas() -> Vec<(String, Value)> {
     all
 }
 
-/// Renders the route table as an HTML page.
+/// The style of the HTML page: one column on narrow screens, and dark if the browser prefers it.
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ground:#f7f8f8;--ink:#16201f;--soft:#4d5a59;--line:#dfe4e4;\
+--accent:#0f6b66;--paper:#fff}\
+@media(prefers-color-scheme:dark){:root{--ground:#0f1414;--ink:#e6edec;--soft:#b3c0be;\
+--line:#2a3535;--accent:#56c3b8;--paper:#161d1d}}\
+body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
+main{max-width:70rem;margin:0 auto;padding:1.6rem 1rem 4rem}\
+a{color:var(--accent)}h1{font-size:1.5rem;margin:0 0 .4rem}h2{font-size:1.05rem;margin:2rem 0 .5rem}\
+table{width:100%;border-collapse:collapse;background:var(--paper);border:1px solid var(--line)}\
+td{padding:.45rem .7rem;vertical-align:top;border-top:1px solid var(--line)}\
+td:first-child{width:4.5rem;font-weight:600}td:last-child{width:3rem;text-align:right}\
+code{overflow-wrap:anywhere;font-family:ui-monospace,monospace;font-size:.9em}.soft{color:var(--soft)}\
+@media(max-width:700px){tr{display:block;padding:.5rem .7rem;border-top:1px solid var(--line)}\
+td,td:first-child,td:last-child{display:block;width:auto;padding:.1rem 0;border:0;text-align:left}}";
+
+/// Renders the route tables as an HTML page without scripts. Each route links to the console, which
+/// can send a request to it.
 pub(crate) fn html_page() -> String {
-    let row = |route: &Route| {
-        let Route { method, path, summary, .. } = route;
-        format!("<tr><td>{method}</td><td><code>{path}</code></td><td>{summary}</td></tr>\n")
-    };
-    let rows: String = routes().iter().map(row).collect();
+    let own = routes().iter().map(|route| {
+        let tag = route.path.split('/').nth(2).unwrap_or_default();
+        (tag, route.method, route.path.to_owned(), route.summary)
+    });
+    let dialects =
+        dialect_routes().map(|route| (route.dialect, route.method, route.path, route.summary));
+    let mut sections: Vec<(&str, String)> = Vec::new();
+    for (tag, method, path, summary) in own.chain(dialects) {
+        let row = format!(
+            "<tr><td>{method}</td><td><code>{path}</code><br><span class=\"soft\">{summary}</span></td>\
+             <td><a href=\"/#/api?op={method}%20{}\" aria-label=\"Try {method} {path}\">Try</a></td></tr>\n",
+            encoded(&path)
+        );
+        match sections.iter_mut().find(|(known, _)| *known == tag) {
+            Some((_, rows)) => rows.push_str(&row),
+            None => sections.push((tag, row)),
+        }
+    }
+    let mut body = String::new();
+    for (tag, rows) in &sections {
+        body.extend(["<h2>", *tag, "</h2>\n<table>\n", rows.as_str(), "</table>\n"]);
+    }
     [
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Throughline agents</title>\n",
-        "<style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:70rem;padding:0 1rem}",
-        "td{padding:.3rem .8rem .3rem 0;vertical-align:top}code{white-space:nowrap}</style>\n",
-        "<h1>Throughline agents</h1>\n<p>Durable agents in Letta's formats. All routes exist under <code>/v1</code> ",
-        "and under <code>/letta/v1</code>. As an OpenAPI document: ",
-        "<a href=\"/openapi.json\">openapi.json</a>.</p>\n<table>\n",
-        &rows,
-        "</table>\n</html>\n",
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n",
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+        "<title>API · Throughline</title>\n<style>",
+        STYLE,
+        "</style>\n<main>\n<h1>The API of Throughline</h1>\n",
+        "<p>Durable agents in Letta's formats, the console's routes, and the dialects of the gateway. ",
+        "All routes of the agent API exist under <code>/v1</code> and under <code>/letta/v1</code>. ",
+        "The routes as an OpenAPI document: <a href=\"/openapi.json\">openapi.json</a>. ",
+        "To send a request, use <a href=\"/#/api\">the page API of the console</a>.</p>\n",
+        &body,
+        "</main>\n</html>\n",
     ]
     .concat()
+}
+
+/// Encodes the characters of a path that have a meaning in a query.
+fn encoded(path: &str) -> String {
+    path.replace('{', "%7B").replace('}', "%7D").replace('+', "%2B")
 }

@@ -33,10 +33,10 @@ use crate::letta::resource_json::{
 use crate::letta::run_stream::WholeAnswer;
 use crate::letta::runs::{RunState, RunUsage, StepState};
 use crate::routes::parameters::{
-    AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CONVERSATION, CONVERSATION_FILTER, DECISION, DOCTOR,
-    EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, KEY_LIMITS, LEDGER, MESSAGE_TYPES, NEW_KEY, PAGE,
-    ParameterSpec, RANGE, REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID,
-    SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
+    AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CANCEL, CONVERSATION, CONVERSATION_FILTER, DECISION,
+    DOCTOR, EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, KEY_LIMITS, LEDGER, MESSAGE_TYPES, NEW_KEY,
+    PAGE, ParameterSpec, RANGE, REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS,
+    SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
 };
 use crate::url::{Query, decode_segment};
 use crate::{console, letta};
@@ -185,6 +185,8 @@ routes! { request;
         -> RunState => letta::extensions::restore(request).await;
     Resume Use "POST" "/v1/throughline/runs/{run}/resume" "Resume a run."
         -> RunState => letta::extensions::resume(request).await;
+    CancelRun Use "POST" "/v1/throughline/runs/{run}/cancel" "Cancel a run."
+        {CANCEL} -> RunState => letta::extensions::cancel(request).await;
     Plan Read "GET" "/v1/throughline/runs/{run}/plan" "Return the plan of a run."
         -> RunPlan => letta::extensions::plan(request).await;
     Reflections Read "GET" "/v1/throughline/runs/{run}/reflections" "List the agent's reflections in a run."
@@ -235,6 +237,10 @@ routes! { request;
         -> AnyObject => console::journal::verify(request).await;
     ExportJournal Export "GET" "/v1/throughline/journal/export" "Export threads as JSON lines, with common secrets redacted."
         [THREADS] -> AnyValue => console::journal::export(request).await;
+    ShowSettings Inspect "GET" "/v1/throughline/settings" "Return the configuration in effect without secrets, and the health of providers and of the store."
+        -> AnyObject => console::settings::show(request).await;
+    ShowBudgets Inspect "GET" "/v1/throughline/budgets" "List the budgets of the keys with their spent and reserved amounts."
+        -> AnyObject => console::keys::budgets(request).await;
     ShowKeys Inspect "GET" "/v1/throughline/keys" "List the keys and their permissions."
         -> AnyObject => console::keys::list(request).await;
     CreateKey ManageKeys "POST" "/v1/throughline/keys" "Create a key. Only this response contains the key itself."

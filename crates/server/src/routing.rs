@@ -44,6 +44,11 @@ pub trait ModelRouter: Send + Sync {
     fn pool(&self, _target: &RouteTarget) -> Option<Arc<AccountPool>> {
         None
     }
+
+    /// Returns all pools of accounts. The default implementation returns none.
+    fn pools(&self) -> Vec<Arc<AccountPool>> {
+        Vec::new()
+    }
 }
 
 /// A provider whose own models clients can request.

@@ -49,14 +49,14 @@ pub(crate) fn run(options: &ConfigShow) -> Result<()> {
 
 /// A configuration value and the place where the value was set.
 #[derive(Serialize)]
-struct ConfigValue {
-    key: String,
+pub(crate) struct ConfigValue {
+    pub(crate) key: String,
     value: String,
     from: String,
 }
 
 /// Returns all scalar values in the order of the configuration file.
-fn values(config: &Config) -> Result<Vec<ConfigValue>> {
+pub(crate) fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     let Config { server, gateway, store, .. } = config;
     let mut values = Vec::new();
     let mut put = |key: &str, value: String| {
@@ -257,19 +257,21 @@ fn text_of(config: &Config, values: &[ConfigValue]) -> String {
     out
 }
 
-fn route_targets(route: &Route) -> Vec<String> {
+pub(crate) fn route_targets(route: &Route) -> Vec<String> {
     route.targets.iter().map(ToString::to_string).collect()
+}
+
+/// Returns whether a provider is configured, has a key, or is simulated.
+pub(crate) fn is_own(provider: &ProviderSettings) -> bool {
+    provider.is_configured()
+        || !provider.credential.may_be_callers()
+        || provider.endpoint == Endpoint::Simulators
 }
 
 /// Lists the providers that are configured or have a key. All other providers are listed by name
 /// only.
 fn providers_text(all: &[ProviderSettings]) -> String {
-    let is_own = |provider: &&ProviderSettings| {
-        provider.is_configured()
-            || !provider.credential.may_be_callers()
-            || provider.endpoint == Endpoint::Simulators
-    };
-    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(is_own);
+    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(|provider| is_own(provider));
     let mut out = String::from("\n");
     out.push_str(&table(vec![
         Column::new("provider", own.iter().map(|provider| plain(&provider.name))),
@@ -294,7 +296,7 @@ fn providers_text(all: &[ProviderSettings]) -> String {
 }
 
 /// Returns the wire and the base URL of a provider.
-fn address(provider: &ProviderSettings) -> (&str, &str) {
+pub(crate) fn address(provider: &ProviderSettings) -> (&str, &str) {
     match &provider.endpoint {
         Endpoint::Simulators => ("all", "built in"),
         Endpoint::Remote(row) => (row.wire.as_str(), &row.base_url),

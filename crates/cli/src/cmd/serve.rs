@@ -8,6 +8,7 @@ mod lines;
 pub(crate) mod parts;
 mod reload;
 mod retention;
+mod settings;
 mod welcome;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use self::lines::JsonLog;
 use self::parts::{GatewayParts, load_tls};
 use self::reload::Reloader;
 use self::retention::RetentionJob;
+use self::settings::ServedSettings;
 use self::welcome::{AccessMode, StoreSummary};
 use crate::agent::{AgentModels, config_router, runner_with};
 use crate::args::Serve;
@@ -142,7 +144,9 @@ impl Startup<'_> {
         let upstream = parts.upstream(&config)?;
         let models = Arc::new(AgentModels::new(&config, Arc::clone(&upstream)));
         let runner = runner_with(Arc::clone(&models), journal);
-        let agents = Arc::new(agent_api(&config, &parts, journal, runner, traces.clone()).await?);
+        let settings = Arc::new(ServedSettings::new(&config)?);
+        let agents = agent_api(&config, &parts, journal, runner, traces.clone()).await?;
+        let agents = Arc::new(agents.with_settings(Arc::<ServedSettings>::clone(&settings)));
         let router = Arc::new(config_router(&config));
         let gateway = parts.gateway(&config, Arc::clone(&router), upstream)?;
         let handle = ServerHandle::new(Server::new(gateway, Some(Arc::clone(&agents))));
@@ -163,13 +167,13 @@ impl Startup<'_> {
         let watching =
             catalog_watch::watch(config.catalog.clone(), |change| log_catalog(&log, &change));
         let hangup = Reloader::signal()?;
-        let (retention, settings) = watch::channel(config.retention.clone());
+        let (retention, retention_settings) = watch::channel(config.retention.clone());
         let retention_job = RetentionJob {
             journal: journal.clone(),
             operations: Arc::clone(&parts.operations),
             log: Arc::clone(&log),
             folders: trace_folders(&config.tracing),
-            settings,
+            settings: retention_settings,
         };
         let reloader = Reloader {
             options: self.options,
@@ -183,6 +187,7 @@ impl Startup<'_> {
             router,
             tls,
             retention,
+            settings,
             is_local,
             config,
             started_with: snapshot,

@@ -1,5 +1,6 @@
 //! Lists and manages the keys of the caller's tenant.
 
+use jiff::Timestamp;
 use throughline_json::{self as json, Json, Name, Node};
 use throughline_spec::KeyManager;
 
@@ -7,7 +8,7 @@ use crate::access::Admission;
 use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
 use crate::console::archive;
 use crate::object::object;
-use crate::telemetry::reset_budget;
+use crate::telemetry::{BudgetLimit, BudgetUnit, reset_budget};
 
 /// Label of a key that is created without a label.
 const UNNAMED: &str = "unnamed";
@@ -22,6 +23,49 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
         }
     });
     Ok(json_response(&object! { "keys": rows.collect::<Vec<_>>() }))
+}
+
+/// Lists the budgets of the tenant's active keys, with the amounts that are spent and reserved in
+/// the current period.
+pub(crate) async fn budgets(request: &ApiRequest<'_>) -> ApiResult {
+    let (gateway, tenant) = (request.gateway, &request.caller.tenant);
+    let meter = &gateway.operations.meter;
+    meter.settle().await?;
+    let keys = archive(request)?.keys(tenant).await?;
+    let (mut rows, now) = (Vec::new(), meter.now());
+    for key in keys.iter().filter(|key| key.revoked.is_none()) {
+        let admission = gateway.keyring.admit_id(tenant, &key.id).await?;
+        let Admission::Key { allowance, .. } = admission else { continue };
+        if !allowance.is_budget() {
+            continue;
+        }
+        let budgets = meter.budget_status(tenant, &key.id, &allowance).await?;
+        let budgets: Vec<Json> =
+            budgets.iter().map(|(limit, amounts)| budget_json(limit, *amounts, now)).collect();
+        rows.push(object! {
+            "key": key.id, "label": key.label, "soft_limit_percent"? allowance.soft_percent,
+            "budgets": budgets,
+        });
+    }
+    Ok(json_response(&object! { "keys": rows }))
+}
+
+/// Describes a limit and its current window. Amounts in dollars are in millionths.
+pub(crate) fn budget_json(
+    limit: &BudgetLimit,
+    (used, reserved): (u64, u64),
+    now: Timestamp,
+) -> Json {
+    let (unit, divisor) = match limit.unit {
+        BudgetUnit::PicoUsd => ("micro_usd", 1_000_000),
+        BudgetUnit::Tokens | BudgetUnit::Requests => (limit.unit.as_str(), 1),
+    };
+    let window = limit.period.window(now);
+    object! {
+        "unit": unit, "period": limit.period.as_str(), "limit": limit.most / divisor,
+        "used": used / divisor, "reserved": reserved / divisor,
+        "window_start": window.start, "window_end"? window.end,
+    }
 }
 
 /// Creates a key. Only this response contains the key itself.

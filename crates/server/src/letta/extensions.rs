@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::{OpenCalls, RunCommand, Snapshot, State, narrate};
-use throughline_core::{ForkPoint, LogHead, LogId, PendingStatus, unpack_events};
+use throughline_core::{
+    Append, Batch, ForkPoint, LogHead, LogId, LogOpening, PendingStatus, unpack_events,
+};
 use throughline_json::{self as json, Json, Name, Node};
 use throughline_spec::{
     PendingUserQuestion, ReflectionRecord, RunEvent, SmartState, UserQuestionResolution,
@@ -15,7 +17,9 @@ use crate::api::{
 };
 use crate::letta::agent_config::{self, Overrides};
 use crate::letta::agent_store::Members;
-use crate::letta::messages::{check_model_allowed, check_models_allowed, rewind as rewind_thread};
+use crate::letta::messages::{
+    check_model_allowed, check_models_allowed, rewind as rewind_thread, send_cancel,
+};
 use crate::letta::runs::{self, path_run};
 use crate::letta::stored_objects;
 use crate::object::put_members;
@@ -102,6 +106,17 @@ pub(crate) async fn resume(request: &ApiRequest<'_>) -> ApiResult {
         return Err(ApiError::new(409, format!("run {} has already ended", known.run)));
     }
     request.api.drives.drive(&known.tenant, &known.run);
+    runs::run_response(request, &known.run).await
+}
+
+/// Cancels a run that has not ended.
+pub(crate) async fn cancel(request: &ApiRequest<'_>) -> ApiResult {
+    let known = path_run(request).await?;
+    if !request.log(&known.run).await?.as_ref().is_some_and(runs::is_open) {
+        return Err(ApiError::new(409, format!("run {} has already ended", known.run)));
+    }
+    let reason = request.body.root().name_of("reason").filter(|reason| !reason.is_empty());
+    send_cancel(request, &known.run, reason).await?;
     runs::run_response(request, &known.run).await
 }
 
@@ -339,23 +354,38 @@ struct ForkOrigin {
     at: u64,
 }
 
-/// Creates a conversation that shares a Thread's history up to a record.
+/// Creates a conversation that shares a Thread's history up to a record. The fork of a Thread that
+/// belongs to no agent is a Thread without an agent.
 pub(crate) async fn fork(request: &ApiRequest<'_>) -> ApiResult {
     let LogHead { log: thread, last, .. } = request.thread_head(&request.id(0)).await?;
-    let resolved = request.resolve_conversation(&thread.0).await?;
     let at = record_number(request, "at").unwrap_or(last);
+    let point = ForkPoint { log: thread.clone(), at };
+    let has_agent = ["agent-", "conv-"].iter().any(|prefix| thread.0.starts_with(prefix));
+    let resolved =
+        if has_agent { Some(request.resolve_conversation(&thread.0).await?) } else { None };
     if at > last {
         let message =
             format!("{thread} ends at record {last}; fork at that record or an earlier one");
         return Err(ApiError::new(422, message));
     }
-    let members = resolved.conversation.map(|record| record.members).unwrap_or_default();
-    let id = request.api.fresh("conv");
-    let point = ForkPoint { log: thread.clone(), at };
-    request
-        .agent_store()
-        .create_conversation(&resolved.agent.id, &id, &members, Some(point))
-        .await?;
+    let id = match resolved {
+        Some(resolved) => {
+            let id = request.api.fresh("conv");
+            let members = resolved.conversation.map(|record| record.members).unwrap_or_default();
+            let (store, agent) = (request.agent_store(), &resolved.agent.id);
+            store.create_conversation(agent, &id, &members, Some(point)).await?;
+            id
+        }
+        // The Thread of a run that a command started belongs to no agent.
+        None => {
+            let id = request.api.runner.ids.generate("thread");
+            let opening = LogOpening { fork: Some(point), ..LogOpening::thread() };
+            let append = Append::new(LogId(id.clone())).opening(opening);
+            let batch = Batch::new(request.caller.tenant.clone()).append(append);
+            request.api.store().commit(batch).await?;
+            id
+        }
+    };
     Ok(json_response(&ForkedThread { id, forked_from: ForkOrigin { thread: thread.0, at } }))
 }
 

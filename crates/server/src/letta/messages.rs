@@ -373,13 +373,22 @@ pub(crate) async fn cancel_active_run(request: &ApiRequest<'_>, thread: &LogId) 
 
 /// Cancels a run and returns the outcome.
 async fn cancel_run(request: &ApiRequest<'_>, run: &LogId) -> Value {
-    let tenant = &request.caller.tenant;
-    let hand = request.api.drives.runner_with_new_owner();
-    // If the lease holder is gone, the next holder of the run processes the cancellation.
-    match hand.send_command_within(tenant, run, RunCommand::Cancel(None), CANCEL_WAIT).await {
+    match send_cancel(request, run, None).await {
         Ok(()) => "cancelled".into(),
         Err(error) => format!("failed: {error}").into(),
     }
+}
+
+/// Sends a cancellation to the process that drives a run. If that process is gone, the next process
+/// that drives the run handles the cancellation.
+pub(crate) async fn send_cancel(
+    request: &ApiRequest<'_>,
+    run: &LogId,
+    reason: Option<Name>,
+) -> Result<(), RunError> {
+    let hand = request.api.drives.runner_with_new_owner();
+    let command = RunCommand::Cancel(reason);
+    hand.send_command_within(&request.caller.tenant, run, command, CANCEL_WAIT).await
 }
 
 /// Rewinds an agent's Thread to before its first message.

@@ -153,6 +153,9 @@ pub(super) const STREAM_MEMBERS: &[ParameterSpec] = &[
     ("otid", "string", "The otid of a message that started the run."),
 ];
 
+pub(super) const CANCEL: &[ParameterSpec] =
+    &[("reason", "string", "The reason, which the history of the run contains.")];
+
 pub(super) const RUN_IDS: &[ParameterSpec] =
     &[("run_ids", "array", "The runs; all active runs if absent.")];
 

@@ -21,6 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::lines::JsonLog;
 use super::parts::{GatewayParts, load_tls};
+use super::settings::ServedSettings;
 use super::{apply_options, has_keys, missing_keys, needs_keys};
 use crate::agent::{AgentModels, config_router};
 use crate::args::Serve;
@@ -115,6 +116,8 @@ pub(super) struct Reloader<'s> {
     pub(super) tls: Option<SharedTls>,
     /// Receives the settings of `[retention]`.
     pub(super) retention: watch::Sender<RetentionSettings>,
+    /// The description of the configuration for the console.
+    pub(super) settings: Arc<ServedSettings>,
     /// Whether only this machine can connect to the listener.
     pub(super) is_local: bool,
     /// The configuration in effect.
@@ -229,6 +232,7 @@ impl Reloader<'_> {
         let upstream = tokio::task::block_in_place(|| self.parts.upstream(&config))?;
         let router = Arc::new(config_router(&config).with_pools_of(&self.router));
         let gateway = self.parts.gateway(&config, Arc::clone(&router), Arc::clone(&upstream))?;
+        self.settings.replace(&config)?;
         // Everything is valid, so the new configuration takes effect.
         if let (Some(tls), Some(certificate)) = (&self.tls, certificate) {
             tls.replace(certificate);

@@ -2,6 +2,7 @@
 //! the doctor.
 
 use serde_json::{Value, json};
+use throughline_core::{Append, Batch, LogId, LogKind, LogOpening, NewRecord, Store as _, Tenant};
 
 use crate::harness::begin;
 use crate::letta::scene::AgentGateway;
@@ -193,5 +194,63 @@ async fn upgrade_requests_are_refused() {
         assert_eq!(response.status().as_u16(), 426, "{path}");
         let response = begin(&gateway.url, "GET", path, Vec::new(), &headers[..1]).await;
         assert_eq!(response.status().as_u16(), 200, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancel_ends_a_waiting_run_once() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    gateway.send_message(&agent, "Send a mail.").await;
+    let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let run = inbox["waiting"][0]["run"].as_str().unwrap();
+    let path = format!("/v1/throughline/runs/{run}/cancel");
+    let (status, _) = gateway.send("them", "POST", &path, &json!({})).await;
+    assert_eq!(status, 404, "another tenant cannot cancel the run");
+    let reason = json!({"reason": "no longer needed"});
+    let cancelled = gateway.request("POST", &path, &reason).await;
+    assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
+    let events = events(&gateway, run, 0).await;
+    let has_reason = |event: &Value| event["event"].to_string().contains("no longer needed");
+    assert!(events.iter().any(has_reason), "{events:#?}");
+    assert!(gateway.ran.lock().unwrap().is_empty());
+    let (status, error) = gateway.try_request("POST", &path, &json!({})).await;
+    assert_eq!((status, &error["detail"]), (409, &json!(format!("run {run} has already ended"))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_without_an_agent_can_be_forked() {
+    let gateway = AgentGateway::open().await;
+    let item = json!({"id": "i1", "role": "user", "text": "Hello"}).to_string();
+    let thread = Append::new("thread_own").opening(LogOpening::thread());
+    let thread = thread.record(NewRecord::new("item", item));
+    let us = Tenant::from("us");
+    gateway.journal.commit(Batch::new(us.clone()).append(thread)).await.unwrap();
+    let path = "/v1/throughline/threads/thread_own/fork";
+    let (status, _) = gateway.send("them", "POST", path, &json!({})).await;
+    assert_eq!(status, 404, "another tenant cannot fork the thread");
+    let (status, error) = gateway.try_request("POST", path, &json!({"at": 2})).await;
+    assert_eq!(status, 422, "{error}");
+    let forked = gateway.request("POST", path, &json!({})).await;
+    assert_eq!(forked["forked_from"], json!({"thread": "thread_own", "at": 1}));
+    let id = forked["id"].as_str().unwrap();
+    assert!(id.starts_with("thread"), "{forked}");
+    let head = gateway.journal.log(&us, &LogId::from(id)).await.unwrap().unwrap();
+    assert_eq!((head.kind, head.last), (LogKind::Thread, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_names_the_permissions_of_the_key() {
+    let gateway = AgentGateway::open().await;
+    let all = ["use", "read", "inspect", "approve", "export", "verify", "manage_keys"];
+    for (key, role, granted) in [
+        ("us.operator", json!("operator"), &all[..]),
+        ("us.app", json!("app"), &all[..2]),
+        ("us.viewer", json!("viewer"), &all[1..3]),
+        ("us", json!(null), &all[..6]),
+    ] {
+        let (_, usage) = gateway.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
+        let usage: Value = serde_json::from_slice(&usage).unwrap();
+        assert_eq!((&usage["role"], &usage["permissions"]), (&role, &json!(granted)), "{key}");
     }
 }

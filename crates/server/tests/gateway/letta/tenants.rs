@@ -10,7 +10,7 @@ use throughline_testkit::figure;
 use crate::letta::scene::{AgentGateway, user_message};
 
 /// Routes without object ids, each with the response text expected for a tenant without objects.
-const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 25] = [
+const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 27] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),
@@ -30,6 +30,8 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 25] = [
     ("GET", "/v1/throughline/journal", "signature"),
     ("POST", "/v1/throughline/journal/verify", r#""records":0"#),
     ("GET", "/v1/throughline/journal/export", "throughline-export"),
+    ("GET", "/v1/throughline/settings", r#""store":{"ok":true}"#),
+    ("GET", "/v1/throughline/budgets", r#""keys":[]"#),
     ("GET", "/v1/throughline/keys", r#""keys":[]"#),
     ("POST", "/v1/throughline/keys", r#""tenant":"them""#),
     ("GET", "/v1/throughline/usage/hours", r#""hours":[]"#),
