@@ -66,7 +66,7 @@ pub use crate::journal::migrate::{
 };
 pub use crate::journal::open::{open, without_password};
 pub use crate::journal::restore::restore;
-pub use crate::journal::retention::Retention;
+pub use crate::journal::retention::{IsPermanent, Retention};
 pub use crate::journal::rotation::RotationReport;
 pub use crate::journal::verify::{VerifyFailure, VerifyReport, Warning};
 

@@ -56,10 +56,10 @@ pub use crate::backup_files::{RestoreSummary, key_file_of};
 pub use crate::chain::Head;
 pub use crate::journal::{
     ApiKey, ClassStats, DataCount, ErasureReport, ExpiredData, ExportSummary, ImportSummary,
-    Journal, KeyCheck, KeyLimits, LogClassifier, MigrationProgress, MigrationReport, MigrationStep,
-    NewApiKey, Page, Retention, RetentionClass, RotationReport, RunEvents, StoreProof,
-    VerifyFailure, VerifyReport, Warning, about_item, migrate, open, parse_manifest, restore,
-    verify_export, without_password,
+    IsPermanent, Journal, KeyCheck, KeyLimits, LogClassifier, MigrationProgress, MigrationReport,
+    MigrationStep, NewApiKey, Page, Retention, RetentionClass, RotationReport, RunEvents,
+    StoreProof, VerifyFailure, VerifyReport, Warning, about_item, migrate, open, parse_manifest,
+    restore, verify_export, without_password,
 };
 pub use crate::manifest::{Manifest, Statement};
 pub use crate::master_key::MasterKey;

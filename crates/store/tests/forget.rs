@@ -395,9 +395,11 @@ async fn expired_content_is_reported_as_expired() {
         older_than: Some(std::time::Duration::from_secs(seconds)),
         at_most_bytes: None,
     };
-    let unexpired = journal.prune(&tenant(), retention(7200), now, &|_| {}).await.unwrap();
+    let unexpired =
+        journal.prune(&tenant(), (retention(7200), &|_| false), now, &|_| {}).await.unwrap();
     assert_eq!(unexpired.records, 0);
-    let destroyed = journal.prune(&tenant(), retention(60), now, &|_| {}).await.unwrap();
+    let destroyed =
+        journal.prune(&tenant(), (retention(60), &|_| false), now, &|_| {}).await.unwrap();
     assert!(destroyed.records > 80, "{destroyed:?}");
     let (windows, _) = secrets.assert_in_no_file(&folder);
     for log in ["doomed", "other-run", "fork"] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};
 use throughline_core::{LogHead, LogId};
-use throughline_store::{ErasureReport, Page, Retention};
+use throughline_store::{ErasureReport, LogClassifier as _, Page, Retention};
 
 use crate::args::{Forget, Prune};
 use crate::clock;
@@ -15,6 +15,7 @@ use crate::print::failure::{Failure, Result};
 use crate::print::listing::{self, Column};
 use crate::print::progress::Progress;
 use crate::print::text::{self, count, plain, stored_size};
+use crate::retention::TenantLogs;
 use crate::store::{self, IfMissing, OpenStore};
 
 pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
@@ -66,7 +67,10 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
     };
     let now = clock::now();
     store::with(&options.common.at, IfMissing::Fails, |store| {
-        let mut threads = store.run(store.journal.expiring(&store.tenant, retention, now))?;
+        let logs = store.run(TenantLogs::load(&store.journal, &store.tenant))?;
+        let is_permanent = |log: &LogId| logs.is_permanent(log);
+        let expiring = store.journal.expiring(&store.tenant, (retention, &is_permanent), now);
+        let mut threads = store.run(expiring)?;
         let erased = if options.dry_run || threads.is_empty() {
             None
         } else {
@@ -78,7 +82,7 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
             }
             let progress = Progress::new("pruning", options.common.format);
             let share = |fraction| progress.set_fraction(fraction);
-            let work = store.journal.prune(&store.tenant, retention, now, &share);
+            let work = store.journal.prune(&store.tenant, (retention, &is_permanent), now, &share);
             Some(store.run_uninterrupted("the erasure", work, store.to_failure())?)
         };
         let erased = erased.as_ref();

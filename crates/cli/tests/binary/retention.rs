@@ -124,3 +124,25 @@ fn invalid_ages_are_reported_with_their_line() {
     assert!(text.contains("write requests = \"30d\" or \"12h\""), "{text}");
     assert!(text.contains("calls"), "{text}");
 }
+
+#[test]
+fn pruning_keeps_the_list_of_agents() {
+    let store = TestStore::without_database("retention-prune");
+    let create = |serving: &GatewayProcess, name: &str| {
+        let agent = json!({"name": name, "model": "sim/claude-sonnet-5-5"}).to_string();
+        serving.send("POST", "/v1/agents/", "", &agent)
+    };
+    let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
+    let first = create(&serving, "first");
+    assert!(first.starts_with("HTTP/1.1 200"), "{first}");
+    call(&serving);
+    assert_eq!(serving.stop(), 0);
+    let pruned = store.json(&["prune", "--bytes", "0", "--yes"]);
+    let threads = pruned["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 1, "only the call expires: {pruned}");
+    let serving = GatewayProcess::start(&store.folder, &[], &[]);
+    let second = create(&serving, "second");
+    assert!(second.starts_with("HTTP/1.1 200"), "{second}");
+    let agents = serving.send("GET", "/v1/agents/", "", "");
+    assert!(agents.contains("\"first\"") && agents.contains("\"second\""), "{agents}");
+}

@@ -18,6 +18,9 @@ use crate::query::{Order, Progress, share};
 use crate::rejection::Result;
 use crate::row::ErasureReason;
 
+/// Decides which Threads never expire.
+pub type IsPermanent<'f> = &'f (dyn Fn(&LogId) -> bool + Sync);
+
 /// Limits on the age and total size of Threads. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
@@ -44,12 +47,12 @@ impl Journal {
     pub async fn prune(
         &self,
         tenant: &Tenant,
-        retention: Retention,
+        (retention, is_permanent): (Retention, IsPermanent<'_>),
         now: Timestamp,
         progress: Progress<'_>,
     ) -> Result<ErasureReport> {
         let mut destroyed = ErasureReport::default();
-        let expiring = self.aged(tenant, retention, now).await?;
+        let expiring = self.aged(tenant, (retention, is_permanent), now).await?;
         for (number, aged) in (1..).zip(&expiring) {
             destroyed.add(self.expire_unused(tenant, &aged.thread.log, aged.used).await?);
             progress(share(number, expiring.len() as u64));
@@ -63,23 +66,25 @@ impl Journal {
     pub async fn expiring(
         &self,
         tenant: &Tenant,
-        retention: Retention,
+        (retention, is_permanent): (Retention, IsPermanent<'_>),
         now: Timestamp,
     ) -> Result<Vec<(LogHead, u64)>> {
-        let expiring = self.aged(tenant, retention, now).await?;
+        let expiring = self.aged(tenant, (retention, is_permanent), now).await?;
         Ok(expiring.into_iter().map(|aged| (aged.thread, aged.bytes)).collect())
     }
 
     async fn aged(
         &self,
         tenant: &Tenant,
-        retention: Retention,
+        (retention, is_permanent): (Retention, IsPermanent<'_>),
         now: Timestamp,
     ) -> Result<Vec<ExpiredThread>> {
         let everything = Page { order: Order::Oldest, ..Page::everything() };
         let threads = self.threads(tenant, everything.clone()).await?;
         let runs = self.runs(tenant, None, everything).await?;
-        Ok(chosen(ages(threads, &runs), retention, now))
+        let mut ages = ages(threads, &runs);
+        ages.retain(|aged| !is_permanent(&aged.thread.log));
+        Ok(chosen(ages, retention, now))
     }
 
     /// Destroys a Thread's content, unless the Thread was used after `until`.

@@ -216,7 +216,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
         assert!(matches!(nothing, Err(StoreError::NotFound { .. })), "{nothing:?}");
         let now = jiff::Timestamp::MAX;
         let retention = Retention { older_than: None, at_most_bytes: Some(1_000_000) };
-        journal.prune(&tenant, retention, now, &|_| {}).await.unwrap();
+        journal.prune(&tenant, (retention, &|_| false), now, &|_| {}).await.unwrap();
         let manifest = journal.manifest(&tenant).await.unwrap().statement().unwrap();
         assert!(manifest.heads.iter().all(|head| head.tenant == tenant));
     }

@@ -39,7 +39,7 @@ async fn old(journal: &Journal, name: &str, at: i8, text: &str) {
 }
 
 async fn prune(journal: &Journal, retention: Retention, at: i8) -> ErasureReport {
-    journal.prune(&us(), retention, day(at), &|_| {}).await.unwrap()
+    journal.prune(&us(), (retention, &|_| false), day(at), &|_| {}).await.unwrap()
 }
 
 pub(crate) async fn thread_with_forks_is_retained(on: Database) {
@@ -96,7 +96,7 @@ pub(crate) async fn threads_used_during_retention_are_kept(on: Database) {
             });
         }
     };
-    let outcome = journal.prune(&us(), WEEK, day(21), &use_threads).await.unwrap();
+    let outcome = journal.prune(&us(), (WEEK, &|_| false), day(21), &use_threads).await.unwrap();
     assert_eq!(outcome, destroyed(&["first", "last"], 2, 2));
     assert_eq!(texts(&journal, "written").await, numbered(&[(1, "a"), (2, "b")]));
     for name in ["run on", "forked", "fork"] {
