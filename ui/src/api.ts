@@ -68,11 +68,23 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 }
 
 /** Sends JSON and returns the response, for callers that read its headers. */
-export async function postJson(path: string, body: unknown): Promise<Response> {
+export const postJson = (path: string, body: unknown) => change("POST", path, body);
+
+/** Sends a change with any method. */
+export async function change(method: string, path: string, body?: unknown): Promise<Response> {
+  return send(path, await writeRequest(method, body === undefined ? undefined : JSON.stringify(body)));
+}
+
+async function writeRequest(method: string, body?: string): Promise<RequestInit> {
   if (!storedKey() && token === null) token = (await get<{ token: string }>("/v1/throughline/token")).token;
   const extra: Record<string, string> = token ? { "x-throughline-token": token } : {};
-  const init = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", ...extra } };
-  return send(path, init);
+  return { method, body, headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...extra } };
+}
+
+/** Sends any request and returns the response, also if its status is an error. */
+export async function exchange(method: string, path: string, body: string | undefined, signal: AbortSignal): Promise<Response> {
+  const init = /^(GET|HEAD)$/.test(method) ? { method } : await writeRequest(method, body);
+  return fetch(path, { cache: "no-store", ...init, signal, headers: { ...headers(), ...init.headers } });
 }
 
 export async function download(path: string, name: string) {

@@ -6,6 +6,7 @@
  */
 
 import type { NumberedEvent, RunEvent } from "./api";
+import { duration } from "./format";
 import type { Tokens } from "./types";
 
 interface Base {
@@ -131,6 +132,8 @@ export class Timeline {
   /** Number of attempts of the latest turn. */
   private attempts = { turn: 0, count: 0 };
   private byId = new Map<string, Row>();
+  /** The time of the last event. */
+  private last = "";
 
   private handlers: Record<string, (base: Base, event: RunEvent) => void> = {
     turn: (base, event) => this.onTurn(base, event),
@@ -152,10 +155,32 @@ export class Timeline {
     if (this.repeatable && isAnswer(event)) this.startAttempt({ ...base, key: `a${n}` }, this.repeatable);
     if (["gate", "limit", "run"].includes(event.type)) this.repeatable = null;
     if (event.type === "run") this.status = event.status;
+    if (this.showsCrash(event)) this.addCrash(base);
+    this.last = at;
     const handler = this.handlers[event.type];
     if (handler) return handler(base, event);
     const [name, tone, text, more] = NOTES[event.type]?.(event) ?? [String(event.type), "", JSON.stringify(event)];
     this.rows.push({ ...base, kind: "note", name, tone, text: text ?? "", more });
+  }
+
+  /**
+   * Returns whether an event shows that the driving process stopped and the run was resumed: the
+   * partial answer was discarded, or the outcome of a started tool is unknown.
+   */
+  private showsCrash(event: RunEvent): boolean {
+    if (event.type === "turn") return event.phase === "discarded" && /\bprocess\b.*\bexited\b/.test(event.reason ?? "");
+    const id = event.type === "tool_call" ? event.id : event.type === "tool_approval" ? (event.toolCallId ?? event.id) : undefined;
+    const tool = id === undefined ? undefined : (this.byId.get(`c${id}`) as ToolRow | undefined);
+    const isStarted = tool?.phase === "start" || tool?.phase === "progress";
+    return isStarted && (event.type === "tool_approval" ? event.status === "pending" : event.outcome === "unknown");
+  }
+
+  /** Adds rows for the end of the driving process and for the resumption by another one. */
+  private addCrash({ key, at }: Base) {
+    const stopped = this.last || at;
+    const pause = Math.max(0, Date.parse(at) - Date.parse(stopped));
+    this.rows.push({ key: `${key}.stopped`, at: stopped, rev: 0, kind: "note", name: "Process stopped", tone: "bad", text: "The process that drove this run stopped after its last stored event." });
+    this.rows.push({ key: `${key}.resumed`, at, rev: 0, kind: "note", name: "Resumed", tone: "good", text: `A process resumed the run ${duration(pause)} after the last stored event.` });
   }
 
   /** Returns the row with this key, or adds a new row at `index`, and marks the row as changed. */

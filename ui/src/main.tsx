@@ -7,10 +7,13 @@ import { to, useFetch, useRoute, useTheme, useTimeStyle, type Theme } from "./ho
 import { zone } from "./format";
 import { Palette, type Command } from "./palette";
 import { copyText, Empty, Switch } from "./parts";
+import { may, setAccount, type Account, type Permission } from "./permissions";
 import { SignedInUser } from "./session";
 import { savedViews } from "./views";
+import { ApiPage } from "./pages/api";
 import { CallPage } from "./pages/call";
 import { CallsPage } from "./pages/calls";
+import { ComparePage } from "./pages/compare";
 import { DoctorPage } from "./pages/doctor";
 import { InboxPage } from "./pages/inbox";
 import { JournalPage } from "./pages/journal";
@@ -19,23 +22,28 @@ import { OverviewPage } from "./pages/overview";
 import { PlaygroundPage } from "./pages/playground";
 import { RunPage } from "./pages/run";
 import { RunsPage } from "./pages/runs";
+import { SettingsPage } from "./pages/settings";
 import { SignIn } from "./pages/signin";
 import { ThreadPage, ThreadsPage } from "./pages/threads";
 import { TracePage } from "./pages/trace";
 import { UsagePage } from "./pages/usage";
 import type { PendingRequest } from "./types";
 import "./styles.css";
+import "./settings.css";
 
-const PAGES: [page: string, name: string, shortcut: string, icon: string][] = [
-  ["overview", "Overview", "o", "M4 13a8 8 0 1 1 16 0M12 13l4-4M4 19h16"],
-  ["runs", "Runs", "r", "M4 12h4l2-6 4 12 2-6h4"],
-  ["threads", "Threads", "t", "M4 17c5 0 5-10 8-10s3 10 8 10"],
-  ["calls", "Calls", "c", "M7 7h10m-3-3 3 3-3 3M17 17H7m3-3-3 3 3 3"],
-  ["inbox", "Inbox", "i", "M4 13h4l2 3h4l2-3h4M6 5h12l2 8v6H4v-6z"],
-  ["journal", "Journal", "j", "M6 4h12v16H6zM9 8h6M9 12h6M9 16h3"],
-  ["usage", "Usage", "u", "M5 20V11m5 9V5m5 15v-7m5 7V8"],
-  ["playground", "Playground", "p", "M8 5v14l11-7z"],
-  ["doctor", "Doctor", "d", "M12 5v14M5 12h14"],
+/** The pages of the menu. A page is shown only to callers with its permission. */
+const PAGES: [page: string, name: string, shortcut: string, icon: string, permission: Permission][] = [
+  ["overview", "Overview", "o", "M4 13a8 8 0 1 1 16 0M12 13l4-4M4 19h16", "inspect"],
+  ["runs", "Runs", "r", "M4 12h4l2-6 4 12 2-6h4", "inspect"],
+  ["threads", "Threads", "t", "M4 17c5 0 5-10 8-10s3 10 8 10", "inspect"],
+  ["calls", "Calls", "c", "M7 7h10m-3-3 3 3-3 3M17 17H7m3-3-3 3 3 3", "inspect"],
+  ["inbox", "Inbox", "i", "M4 13h4l2 3h4l2-3h4M6 5h12l2 8v6H4v-6z", "inspect"],
+  ["journal", "Journal", "j", "M6 4h12v16H6zM9 8h6M9 12h6M9 16h3", "inspect"],
+  ["usage", "Usage", "u", "M5 20V11m5 9V5m5 15v-7m5 7V8", "inspect"],
+  ["playground", "Playground", "p", "M8 5v14l11-7z", "use"],
+  ["doctor", "Doctor", "d", "M12 5v14M5 12h14", "use"],
+  ["settings", "Settings", "s", "M4 7h10m4 0h2M4 17h4m4 0h8M16 5v4M10 15v4", "inspect"],
+  ["api", "API", "a", "m8 8-4 4 4 4m8-8 4 4-4 4M13.5 5l-3 14", "read"],
 ];
 
 function App() {
@@ -46,8 +54,10 @@ function App() {
   const [palette, setPalette] = useState(false);
   const [times, setTimes] = useTimeStyle();
   const main = useRef<HTMLElement>(null);
-  const account = useFetch<{ tenant: string; key?: string }>(signedOut ? null : "/v1/throughline/usage");
-  const inbox = useFetch<{ waiting: PendingRequest[] }>(signedOut || !account.value ? null : "/v1/throughline/inbox", 4000);
+  const account = useFetch<Account>(signedOut ? null : "/v1/throughline/usage");
+  setAccount(account.value);
+  const pages = PAGES.filter(([, , , , permission]) => may(permission));
+  const inbox = useFetch<{ waiting: PendingRequest[] }>(signedOut || !account.value || !may("inspect") ? null : "/v1/throughline/inbox", 4000);
   const here = route[0] ?? "overview";
 
   useEffect(() => {
@@ -110,7 +120,7 @@ function App() {
   if (signedOut) return <SignIn done={signIn} />;
   const waiting = inbox.value?.waiting.length ?? 0;
   const commands: Command[] = [
-    ...PAGES.map(([page, name]) => ({ name, kind: "Page", href: to(page) })),
+    ...pages.map(([page, name]) => ({ name, kind: "Page", href: to(page) })),
     ...savedViews().map(({ name, hash }) => ({ name, kind: "Saved view", href: hash })),
     { name: "Light theme", kind: "Action", act: () => setTheme("light") },
     { name: "Dark theme", kind: "Action", act: () => setTheme("dark") },
@@ -130,7 +140,7 @@ function App() {
           <span>Throughline</span>
         </a>
         <nav aria-label="Pages">
-          {PAGES.map(([page, name, , icon]) => (
+          {pages.map(([page, name, , icon]) => (
             <a href={to(page)} aria-current={active(here) === page ? "page" : undefined}>
               <svg viewBox="0 0 24 24" aria-hidden="true"><path d={icon} /></svg>
               <span>{name}</span>
@@ -148,7 +158,7 @@ function App() {
           </button>
           <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">Shortcuts</button>
           {storedKey() ? <button class="quiet" onClick={signOut}>Sign out</button> : <SignedInUser />}
-          {account.value ? <p class="who">tenant {account.value.tenant}</p> : null}
+          {account.value ? <p class="who">tenant {account.value.tenant}{account.value.role ? `, ${account.value.role}` : ""}</p> : null}
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} aria-live="off">
@@ -160,7 +170,7 @@ function App() {
   );
 }
 
-const active = (here: string) => ({ run: "runs", trace: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
+const active = (here: string) => ({ run: "runs", trace: "runs", compare: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
 
 /** Moves the focus to the next or previous row of the tables on the page. */
 function moveFocus(step: number) {
@@ -183,10 +193,11 @@ function copyFocusedId() {
   });
 }
 
-const ROUTES: Record<string, (id: string, decided: () => void) => JSX.Element> = {
+const ROUTES: Record<string, (id: string, decided: () => void, other: string) => JSX.Element> = {
   overview: () => <OverviewPage />,
   runs: () => <RunsPage />,
-  run: (id) => <RunPage key={id} run={id} />,
+  run: (id, decided) => <RunPage key={id} run={id} decided={decided} />,
+  compare: (id, _, other) => <ComparePage key={`${id} ${other}`} first={id} second={other} />,
   trace: (id) => <TracePage key={id} run={id} />,
   threads: () => <ThreadsPage />,
   thread: (id) => <ThreadPage key={id} thread={id} />,
@@ -198,11 +209,15 @@ const ROUTES: Record<string, (id: string, decided: () => void) => JSX.Element> =
   usage: () => <UsagePage />,
   playground: () => <PlaygroundPage />,
   doctor: () => <DoctorPage />,
+  settings: () => <SettingsPage />,
+  api: () => <ApiPage />,
 };
 
 function Page({ route, decided }: { route: string[]; decided: () => void }) {
-  const [page = "overview", id = ""] = route;
-  return Object.hasOwn(ROUTES, page) ? ROUTES[page]!(id, decided) : <Empty title="Page not found">Choose a page from the menu.</Empty>;
+  const [page = "overview", id = "", other = ""] = route;
+  const permission = PAGES.find(([known]) => known === active(page))?.[4];
+  if (permission && !may(permission)) return <Empty title="This key cannot open the page">The role of the key does not include it. Choose a page from the menu, or sign in with another key.</Empty>;
+  return Object.hasOwn(ROUTES, page) ? ROUTES[page]!(id, decided, other) : <Empty title="Page not found">Choose a page from the menu.</Empty>;
 }
 
 const isDark = () => {

@@ -5,6 +5,8 @@ import { useState } from "preact/hooks";
 import type { ApiError } from "./api";
 import { ago, bytes, count, exact, plain, shortId } from "./format";
 import { currentTimeStyle, to, useParam, type FetchState } from "./hooks";
+import { ColumnChooser, useHiddenColumns } from "./columns";
+import { useWindow } from "./window";
 import type { Evidence, Thoughts } from "./types";
 
 /** A breadcrumb link in a page header. Without `page`, the label denotes the current page. */
@@ -53,9 +55,13 @@ export type Column<R> = [title: string, cell: (row: R) => ComponentChildren, kin
 interface TableProps<R> {
   rows: R[];
   columns: Column<R>[];
+  /** The name of a list whose columns the user can choose. */
+  list?: string;
   label?: string;
   id?: (row: R) => string;
   attributes?: (row: R) => Record<string, string>;
+  /** The id of a highlighted row, to which the page scrolls. */
+  current?: string;
 }
 
 /** Sorts rows by the column that the parameter `sort` names; a minus sign reverses the order. */
@@ -87,14 +93,19 @@ function SortButton({ title, sort, set }: HeaderProps) {
 }
 
 /** A table. On narrow screens, each row becomes a card whose cells show their column titles. */
-export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>) {
+export function Table<R>({ rows, columns: all, list, label, id, attributes, current }: TableProps<R>) {
   const [sort, setSort] = useParam("sort");
+  const [hidden, setHidden] = useHiddenColumns(list);
+  // The first column identifies the row, so it is always shown.
+  const columns = all.filter(([title], index) => !index || !hidden.includes(title.toLowerCase()));
+  const sorted = sortRows(rows, columns, sort);
+  const { body, first, end, above, below } = useWindow(sorted.map((row, index) => id?.(row) ?? String(index)), current);
   const order = (title: string) => (sort.replace(/^-/, "") !== title.toLowerCase() ? undefined : sort.startsWith("-") ? "descending" : "ascending");
-  return (
+  const table = (
     <div class="table">
-      <table aria-label={label}>
+      <table aria-label={label} aria-rowcount={rows.length + 1}>
         <thead>
-          <tr>
+          <tr aria-rowindex={1}>
             {columns.map(([title, , kind, hint, sortKey]) => (
               <th class={kind?.startsWith("number") ? "number" : undefined} aria-sort={sortKey ? order(title) : undefined}>
                 {sortKey ? <SortButton title={title} sort={sort} set={setSort} /> : title} {hint ? <small>{hint}</small> : null}
@@ -102,9 +113,10 @@ export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>
             ))}
           </tr>
         </thead>
-        <tbody>
-          {sortRows(rows, columns, sort).map((row) => (
-            <tr key={id?.(row)} data-id={id?.(row)} {...attributes?.(row)}>
+        <tbody ref={body}>
+          {above ? <Spacer height={above} columns={columns.length} /> : null}
+          {sorted.slice(first, end).map((row, index) => (
+            <tr key={id?.(row)} data-id={id?.(row)} aria-rowindex={first + index + 2} aria-current={current && id?.(row) === current ? "true" : undefined} {...attributes?.(row)}>
               {columns.map(([title, cell, kind]) => (
                 <td data-label={kind === "title" ? undefined : title} class={kind}>
                   {cell(row)}
@@ -112,9 +124,26 @@ export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>
               ))}
             </tr>
           ))}
+          {below ? <Spacer height={below} columns={columns.length} /> : null}
         </tbody>
       </table>
     </div>
+  );
+  if (!list) return table;
+  return (
+    <div>
+      <ColumnChooser titles={all.slice(1).map(([title]) => title)} hidden={hidden} set={setHidden} />
+      {table}
+    </div>
+  );
+}
+
+/** Takes the place of rows that are not drawn. */
+function Spacer({ height, columns }: { height: number; columns: number }) {
+  return (
+    <tr class="spacer" aria-hidden="true">
+      <td colSpan={columns} style={{ height: `${height}px` }} />
+    </tr>
   );
 }
 
@@ -330,21 +359,21 @@ export function Meter({ label, used, allowed, shown }: { label: string; used: nu
   );
 }
 
-/** Shortens a text to `limit` characters and `MAX_LINES` lines. */
-function shorten(text: string, limit: number): string {
+/** Shortens a text to `limit` characters and `most` lines. */
+function shorten(text: string, limit: number, most: number): string {
   const begin = text.length > limit ? text.slice(0, limit) : text;
-  const lines = begin.split("\n", MAX_LINES + 1);
-  return lines.length > MAX_LINES ? lines.slice(0, MAX_LINES).join("\n") : begin;
+  const lines = begin.split("\n", most + 1);
+  return lines.length > most ? lines.slice(0, most).join("\n") : begin;
 }
 
 /** Maximum number of lines of a collapsed text. */
 const MAX_LINES = 14;
 
 /** Shows an untrusted text, collapsed if it is long. It is never interpreted as markup. */
-export function LongText({ text, limit = 1600, mono }: { text: string; limit?: number; mono?: boolean }) {
+export function LongText({ text, limit = 1600, lines = MAX_LINES, mono }: { text: string; limit?: number; lines?: number; mono?: boolean }) {
   const [open, setOpen] = useState(false);
   const full = plain(text);
-  const part = shorten(full, limit);
+  const part = shorten(full, limit, lines);
   return (
     <div class={mono ? "long-text mono" : "long-text"}>
       <bdi>{open || part === full ? full : `${part}…`}</bdi>
@@ -400,6 +429,35 @@ export function useCopy(): [isDone: boolean, copy: (text: string) => void] {
     setTimeout(() => setDone(false), 1500);
   };
   return [isDone, copy];
+}
+
+interface ConfirmProps {
+  label: string;
+  question: string;
+  /** Label of the button that performs the action. */
+  yes: string;
+  act: () => Promise<void> | void;
+  disabled?: boolean;
+}
+
+/** A button whose action must be confirmed with a second button. */
+export function Confirm({ label, question, yes, act, disabled }: ConfirmProps) {
+  const [asks, setAsks] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const perform = async () => {
+    setBusy(true);
+    await act();
+    setBusy(false);
+    setAsks(false);
+  };
+  if (!asks) return <button disabled={disabled} onClick={() => setAsks(true)}>{label}</button>;
+  return (
+    <span class="confirm" role="group" aria-label={question}>
+      <span>{question}</span>
+      <button class="danger" disabled={isBusy} onClick={perform} ref={(button) => button?.focus()}>{yes}</button>
+      <button disabled={isBusy} onClick={() => setAsks(false)}>Back</button>
+    </span>
+  );
 }
 
 export function Copy({ text, label = "Copy" }: { text: string; label?: string }) {

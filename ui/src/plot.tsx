@@ -17,9 +17,18 @@ function roundUp(value: number): number {
   return size * ([1, 2, 4, 8, 10].find((step) => step * size >= value) ?? 10);
 }
 
-export function Bars({ title, bars, names, show }: { title: string; bars: Bar[]; names: string[]; show: (value: number) => string }) {
+interface Props {
+  title: string;
+  bars: Bar[];
+  names: string[];
+  show: (value: number) => string;
+  /** Whether the values are counts, so that the axis has whole numbers. */
+  isCount?: boolean;
+}
+
+export function Bars({ title, bars, names, show, isCount }: Props) {
   const sums = bars.map((bar) => bar.parts.reduce((sum, part) => sum + part, 0));
-  const max = roundUp(Math.max(...sums, 0));
+  const max = Math.max(roundUp(Math.max(...sums, 0)), isCount ? 2 : 0);
   const step = (WIDTH - LEFT) / Math.max(bars.length, 1);
   const barWidth = Math.max(2, Math.min(26, step * 0.7));
   const scale = (HEIGHT - BOTTOM - 14) / max;

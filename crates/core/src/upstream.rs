@@ -37,8 +37,8 @@ pub trait Upstream: Send + Sync {
         0
     }
 
-    /// Returns the endpoints whose requests failed repeatedly, so that new requests are rejected for
-    /// a while. The default implementation returns none.
+    /// Returns the endpoints whose requests failed repeatedly, so that new requests are rejected
+    /// for a while. The default implementation returns none.
     fn resting(&self) -> Vec<RestingEndpoint> {
         Vec::new()
     }

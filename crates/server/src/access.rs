@@ -84,9 +84,13 @@ impl Admission {
         }
     }
 
-    /// Returns the names of the caller's permissions.
+    /// Returns the names of the caller's permissions. On a gateway without keys, no caller can
+    /// create the first key.
     pub(crate) fn permissions(&self) -> Vec<&'static str> {
-        let granted = Permission::ALL.into_iter().filter(|permission| self.has(*permission));
+        let is_open = matches!(self, Admission::Open);
+        let granted = Permission::ALL.into_iter().filter(|permission| {
+            self.has(*permission) && !(is_open && *permission == Permission::ManageKeys)
+        });
         granted.map(Permission::as_str).collect()
     }
 

@@ -31,7 +31,7 @@ export function CallsPage() {
       <RangeChoice />
     </>
   );
-  return <ListPage title="Calls" list={list} placeholder="Search models, providers, errors" filters={filters} none={["No matching calls", "No calls yet"]} hint={<ConnectHint />} draw={(calls) => <CallTable calls={calls} />} />;
+  return <ListPage title="Calls" list={list} placeholder="Search models, providers, errors" filters={filters} none={["No matching calls", "No calls yet"]} hint={<ConnectHint />} draw={(calls) => <CallTable calls={calls} list="calls" />} />;
 }
 
 /** Collects the names in the loaded rows for a filter. Names stay when a filter hides their rows. */
@@ -65,7 +65,7 @@ export function callCost(call: CallRow): number | null {
 }
 
 /** A table of calls; `shown` is the id of a highlighted call. */
-export function CallTable({ calls, shown }: { calls: CallRow[]; shown?: string }) {
+export function CallTable({ calls, shown, list }: { calls: CallRow[]; shown?: string; list?: string }) {
   const now = useNow();
   const columns: Column<CallRow>[] = [
     ["Call", (call) => <TitleCell page="call" id={call.id} title={call.title ?? call.target?.model ?? call.model ?? "a model"} />, "title"],
@@ -78,7 +78,7 @@ export function CallTable({ calls, shown }: { calls: CallRow[]; shown?: string }
     ["Duration", (call) => (call.microseconds !== undefined ? duration(call.microseconds / 1000) : "–"), "number", undefined, (call) => call.microseconds ?? -1],
     ["When", (call) => <RelativeTime at={call.at} now={now} />, "number dim", undefined, (call) => call.at],
   ];
-  return <Table rows={calls} columns={columns} id={(call) => call.id} attributes={(call) => (call.id === shown ? { "aria-current": "true" } : ({} as Record<string, string>))} />;
+  return <Table rows={calls} columns={columns} list={list} id={(call) => call.id} current={shown} />;
 }
 
 function ModelCell({ call }: { call: CallRow }) {

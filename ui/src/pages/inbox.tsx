@@ -1,10 +1,12 @@
 /** The inbox: tool calls that need approval, and questions. */
 
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { post, ApiError } from "../api";
 import { ago, exact, plain, resumeCommand } from "../format";
 import { to, useFetch, useNow, useTitle } from "../hooks";
 import { Copy, Empty, ErrorBox, FetchStatus, PageHead, RelativeTime } from "../parts";
+import { may } from "../permissions";
 import type { Question, PendingRequest } from "../types";
 
 export function InboxPage({ decided }: { decided: () => void }) {
@@ -23,18 +25,26 @@ export function InboxPage({ decided }: { decided: () => void }) {
       <p class="notice" role="status">{notice}</p>
       <FetchStatus state={inbox} />
       {value && !value.waiting.length ? <Empty title="The inbox is empty">Tool calls that need approval and questions from agents appear here.</Empty> : null}
-      {value?.waiting.map((one) => {
-        const Card = one.kind === "question" ? QuestionCard : one.kind === "approval" ? ApprovalCard : CallerToolCard;
-        return <Card key={one.id} one={one} done={done} />;
-      })}
+      {value?.waiting.map((one) => <RequestCard key={one.id} one={one} done={done} />)}
     </>
   );
+}
+
+/** A pending request with the controls to decide it. */
+export function RequestCard({ one, done }: CardProps) {
+  const Card = one.kind === "question" ? QuestionCard : one.kind === "approval" ? ApprovalCard : CallerToolCard;
+  return <Card one={one} done={done} />;
 }
 
 interface CardProps {
   one: PendingRequest;
   /** Shows a message and reloads the inbox. */
   done: (message: string) => void;
+}
+
+/** The buttons of a card, for callers that may decide. */
+function DecisionControls({ children }: { children: ComponentChildren }) {
+  return may("approve") ? <div class="actions">{children}</div> : <p class="hint">The role of this key does not include approvals and answers.</p>;
 }
 
 /** Sends a decision. The buttons stay disabled after a success, because the card disappears. */
@@ -115,7 +125,7 @@ function ApprovalCard({ one, done }: CardProps) {
       ) : null}
       {missingToolsHint(one)}
       {problem ? <ErrorBox problem={problem} /> : null}
-      <div class="actions">
+      <DecisionControls>
         {mode === "" ? (
           <>
             <button class="primary" disabled={busy} onClick={() => answer({ approved: true }, `${one.tool} was approved.`)}>Approve</button>
@@ -132,7 +142,7 @@ function ApprovalCard({ one, done }: CardProps) {
             <button disabled={busy} onClick={() => setMode("")}>Back</button>
           </>
         )}
-      </div>
+      </DecisionControls>
     </article>
   );
 }
@@ -166,12 +176,12 @@ function QuestionCard({ one, done }: CardProps) {
         ))}
         {missingToolsHint(one)}
         {problem ? <ErrorBox problem={problem} /> : null}
-        <div class="actions">
+        <DecisionControls>
           <button class="primary" disabled={busy}>Answer</button>
           <button type="button" disabled={busy} onClick={() => decide({ cancelled: true, answeredBy: "console" }, "The agent was notified that you declined to answer.")}>
             Decline to answer
           </button>
-        </div>
+        </DecisionControls>
       </form>
     </article>
   );

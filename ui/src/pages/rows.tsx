@@ -2,7 +2,6 @@
 
 import { Component, type ComponentChildren } from "preact";
 import { bytes, clock, compact, dollars, duration, exact, line, plain, pretty } from "../format";
-import { to } from "../hooks";
 import { Copy, Dot, LongText, Seal, sealState } from "../parts";
 import type { MessageRow, NoteRow, PlanRow, QuestionRow, Row, ThoughtRow, ToolRow, TurnRow } from "../fold";
 import { PlanList } from "./run";
@@ -155,6 +154,16 @@ const PHASES: Record<string, [tone: string, label: string]> = {
 /** The tool with which a model writes its plan. Plans have their own rows. */
 const PLAN_TOOL = "manage_todo_list";
 
+/** Moves to the pending requests of the run, which are above the timeline. */
+function DecideLink({ label }: { label: string }) {
+  const open = () => {
+    const box = document.querySelector<HTMLElement>(".decide");
+    box?.scrollIntoView({ block: "start" });
+    box?.focus();
+  };
+  return <button class="more" onClick={open}>{label}</button>;
+}
+
 function Tool({ row }: { row: ToolRow }) {
   const { approval } = row;
   // A call whose approval was never decided did not run, for example because the run was cancelled.
@@ -171,7 +180,7 @@ function Tool({ row }: { row: ToolRow }) {
           {approval.by ? ` by ${plain(approval.by)}` : ""}
         </span>
       ) : null}
-      {approval?.status === "pending" && !isDropped ? <a href={to("inbox")}>Decide</a> : null}
+      {approval?.status === "pending" && !isDropped ? <DecideLink label="Decide" /> : null}
       {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
     </>
   );
@@ -204,7 +213,7 @@ function Question({ row }: { row: QuestionRow }) {
   const marks = (
     <>
       <Dot tone={row.status === "answered" ? "good" : isPending ? "warn" : "dim"}>{label}</Dot>
-      {isPending ? <a href={to("inbox")}>Answer</a> : null}
+      {isPending ? <DecideLink label="Answer" /> : null}
     </>
   );
   return (

@@ -1,12 +1,14 @@
 /** The live timeline of a run: Thoughts, messages, tool calls and decisions. */
 
-import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
-import { follow, type Connection } from "../api";
-import { Timeline, type PlanStep, type Row } from "../fold";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Connection } from "../api";
+import type { PlanStep, Row, Timeline } from "../fold";
 import { bytes, compact, count, dollars, duration, plain, plural, resumeCommand } from "../format";
-import { to, useFetch, useNow, useTitle } from "../hooks";
+import { useFetch, useNow, useTitle } from "../hooks";
 import { Copy, FetchStatus, FullTime, Id, Loading, Meter, PageHead, Status, type Crumb } from "../parts";
+import { useTimeline } from "../timeline";
 import { VirtualList } from "../virtual";
+import { Decisions, RunActions } from "./actions";
 import { DrawRow, estimateHeight, type Fates } from "./rows";
 import { elapsed } from "./runs";
 import type { RunHead, ThoughtMap } from "../types";
@@ -19,56 +21,20 @@ const LIMITS: Record<string, string> = {
 
 const FATES = [["kept", "Kept"], ["restored", "Restored"], ["reshaped", "Reshaped"], ["elided", "Elided"]] as const;
 
-/** Maximum number of events that are applied to the timeline per frame. */
-const EVENTS_PER_FRAME = 400;
-
-export function RunPage({ run }: { run: string }) {
+export function RunPage({ run, decided }: { run: string; decided: () => void }) {
   const path = `/v1/throughline/runs/${encodeURIComponent(run)}`;
-  const [connection, setConnection] = useState<Connection>("opening");
+  const { view, connection, version } = useTimeline(run);
   const isOver = connection === "ended";
   const head = useFetch<RunHead>(path, isOver ? 0 : 2000);
   // The page scrolls with new rows of an active run; it shows a finished run from its start.
   const isLive = !isOver && ["running", "waiting"].includes(head.value?.status ?? "");
-  const timeline = useRef<Timeline>(null as unknown as Timeline);
-  timeline.current ??= new Timeline();
-  const [version, draw] = useReducer((n: number) => n + 1, 0);
-
-  useEffect(() => {
-    let frame = 0;
-    let queue: Parameters<Timeline["apply"]>[0][] = [];
-    let latest: Connection = "opening";
-    const flush = () => {
-      frame = 0;
-      for (const event of queue.splice(0, EVENTS_PER_FRAME)) timeline.current.apply(event);
-      if (queue.length) frame = requestAnimationFrame(flush);
-      else setConnection(latest);
-      draw(undefined as never);
-    };
-    const stop = follow(
-      run,
-      (events) => {
-        queue = queue.concat(events);
-        if (!frame) frame = requestAnimationFrame(flush);
-      },
-      (connection) => {
-        latest = connection;
-        // The page shows "ended" only after it has drawn every event.
-        if (!frame) setConnection(latest);
-      },
-    );
-    return () => {
-      stop();
-      cancelAnimationFrame(frame);
-    };
-  }, [run]);
 
   // The counts come from the server: reload them after each model answer and at the end.
   useEffect(() => {
-    if (isOver || timeline.current.replays) head.reload();
-  }, [isOver, timeline.current.replays]);
+    if (isOver || view.replays) head.reload();
+  }, [isOver, view.replays]);
 
-  const fates = useFates(head.value?.thread, timeline.current.replays);
-  const view = timeline.current;
+  const fates = useFates(head.value?.thread, view.replays);
   const first = view.rows.find((row) => row.kind === "message" && row.role === "user");
   const title = first?.kind === "message" ? first.text.slice(0, 140) : head.value?.gone ? "Erased run" : run;
   useTitle(plain(title));
@@ -86,14 +52,11 @@ export function RunPage({ run }: { run: string }) {
           <ConnectionBadge connection={connection} />
         </div>
       </PageHead>
+      {head.value && !head.value.gone ? <RunActions head={head.value} status={status} changed={head.reload} /> : null}
       {head.value?.gone ? <p class="callout">The content of this run was erased: {plain(head.value.gone)}.</p> : null}
       {status === "failed" && !head.value?.gone ? <Cause view={view} head={head.value} /> : null}
       {isInterrupted ? <Interrupted run={run} missing={head.value?.missing_tools ?? []} /> : null}
-      {status === "waiting" && !head.value?.gone ? (
-        <p class="callout" role="status">
-          Waiting for a person. <a href={to("inbox")}>Open the inbox</a>
-        </p>
-      ) : null}
+      {status === "waiting" && !head.value?.gone ? <Decisions run={run} decided={decided} /> : null}
       <div class="split">
         <section class="timeline" aria-label="Timeline">
           <h2 class="hidden">Timeline</h2>
@@ -103,7 +66,7 @@ export function RunPage({ run }: { run: string }) {
             <Loading />
           )}
         </section>
-        <aside aria-label="About this run">
+        <aside aria-label="About this run" tabIndex={0}>
           <Facts view={view} head={head.value} />
           {view.plan?.length ? <Plan steps={view.plan} /> : null}
           {head.value?.limits?.length ? (

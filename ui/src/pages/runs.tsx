@@ -30,10 +30,10 @@ export function RunsPage() {
       <Copy text={command} label="Copy command" />
     </>
   );
-  return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No matching runs", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} />} />;
+  return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No matching runs", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} list="runs" />} />;
 }
 
-export function RunTable({ runs }: { runs: RunRow[] }) {
+export function RunTable({ runs, list }: { runs: RunRow[]; list?: string }) {
   const now = useNow(5000);
   const columns: Column<RunRow>[] = [
     ["Run", ({ id, title, gone }) => <TitleCell page="run" id={id} title={title ?? (gone ? `Erased: ${gone}` : "Untitled run")} />, "title"],
@@ -46,7 +46,7 @@ export function RunTable({ runs }: { runs: RunRow[] }) {
     ["Duration", (run) => duration(elapsed(run, now)), "number", undefined, (run) => elapsed(run, now)],
     ["Updated", (run) => <RelativeTime at={run.updated} now={now} />, "number dim", undefined, (run) => run.updated],
   ];
-  return <Table rows={runs} columns={columns} id={(run) => run.id} />;
+  return <Table rows={runs} columns={columns} list={list} id={(run) => run.id} />;
 }
 
 /** Time in milliseconds from the start of a run to its last event, or to now while it is running. */

@@ -37,7 +37,7 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
     ["Map", ({ id, title }) => <a href={to("map", id)} aria-label={`Thought map of ${plain(title ?? id)}`}>Thought map</a>],
     ["Updated", (thread) => <RelativeTime at={thread.updated} now={now} />, "number dim", undefined, (thread) => thread.updated],
   ];
-  return <Table rows={threads} columns={columns} id={(thread) => thread.id} />;
+  return <Table rows={threads} columns={columns} list="threads" id={(thread) => thread.id} />;
 }
 
 export function ThreadPage({ thread }: { thread: string }) {

@@ -75,7 +75,7 @@ export function UsagePage() {
             <Fact name="Cost" more={total.unpriced ? `${count(total.unpriced)} calls without a price` : undefined}>{dollars(total.micro_usd / 1e6)}</Fact>
           </dl>
           <div class="plots">
-            <Bars title="Tokens" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.input, sum.output] }))} names={["input", "output"]} show={compact} />
+            <Bars title="Tokens" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.input, sum.output] }))} names={["input", "output"]} show={compact} isCount />
             {total.micro_usd ? <Bars title="Cost" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.micro_usd / 1e6] }))} names={["cost"]} show={dollars} /> : null}
           </div>
           <section>

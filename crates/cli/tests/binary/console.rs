@@ -12,8 +12,11 @@
 //! | `overview.rs` | the routes for the overview and for calls |
 //! | `hostile.rs` | texts that try to inject scripts or terminal escapes |
 //! | `long.rs` | runs with a hundred and with ten thousand events |
+//! | `settings.rs` | settings, keys, actions on runs, comparison, columns, and the API page |
+//! | `dataset.rs` | lists of many calls, runs and Threads |
 
 mod counts;
+mod dataset;
 mod driver;
 mod hostile;
 mod lists;
@@ -21,6 +24,7 @@ mod long;
 mod overview;
 mod provider_sign_in;
 mod proxy;
+mod settings;
 mod stage;
 
 use std::collections::BTreeSet;
@@ -173,6 +177,12 @@ fn pages(ids: &ScenarioIds) -> Vec<(&'static str, String)> {
         ("usage", "usage".to_owned()),
         ("playground", "playground".to_owned()),
         ("doctor", "doctor".to_owned()),
+        ("compare", format!("compare/{}/{}", ids.trip, ids.sealed)),
+        ("settings", "settings".to_owned()),
+        ("settings-providers", "settings?tab=providers".to_owned()),
+        ("settings-data", "settings?tab=data".to_owned()),
+        ("settings-values", "settings?tab=values".to_owned()),
+        ("api", "api?op=GET%20/v1/throughline/runs".to_owned()),
     ]
 }
 
@@ -479,7 +489,17 @@ fn check_narrow_window(browser: &Browser, fixture: &ConsoleFixture, ids: &Scenar
         assert!(wide.as_u64().unwrap() <= 360, "{name} is {wide} wide");
         if matches!(
             name,
-            "overview" | "calls" | "runs" | "timeline" | "trace" | "map" | "replay" | "inbox"
+            "overview"
+                | "calls"
+                | "runs"
+                | "timeline"
+                | "trace"
+                | "map"
+                | "replay"
+                | "inbox"
+                | "compare"
+                | "settings-providers"
+                | "api"
         ) {
             if name == "timeline" {
                 browser.wait("document.querySelector('.row.thought .seal.intact')");
@@ -493,6 +513,12 @@ fn check_narrow_window(browser: &Browser, fixture: &ConsoleFixture, ids: &Scenar
     browser.run("delete document.documentElement.dataset.theme");
     browser.resize(1280, 900);
     assert_no_complaints(browser);
+}
+
+/// Returns a JavaScript expression that is true if the list on the page has this many rows.
+fn listed(rows: usize) -> String {
+    let count = "Number(document.querySelector('main table')?.getAttribute('aria-rowcount'))";
+    format!("{count} === {}", rows + 1)
 }
 
 /// Loads older entries after the first page of a table.
@@ -516,13 +542,18 @@ fn check_paging(browser: &Browser, fixture: &ConsoleFixture) {
     }
     assert_eq!(all.len(), before + 105);
     browser.open(&fixture.page("calls"));
-    browser.wait("document.querySelectorAll('tbody tr').length === 100");
+    browser.wait(&listed(100));
     browser.click("Load older calls");
-    browser.wait(&format!("document.querySelectorAll('tbody tr').length === {}", all.len()));
+    browser.wait(&listed(all.len()));
     browser.open(&fixture.page("threads"));
-    browser.wait("document.querySelectorAll('tbody tr').length === 100");
+    browser.wait(&listed(100));
     browser.click("Load older Threads");
-    browser.wait_for_text("Where is it warmer on Saturday");
+    browser.wait(&format!("!({})", listed(100)));
+    // Only rows near the visible part of the page exist.
+    browser.wait(
+        "(() => { const main = document.querySelector('main'); main.scrollTop += 400; \
+         return main.textContent.includes('Where is it warmer on Saturday'); })()",
+    );
 }
 
 /// Checks that the console requires a key once the store contains a key.

@@ -200,6 +200,17 @@ pub(crate) fn assert_counts_agree(browser: &Browser) {
     );
     let partial = count_elements(browser, ".row.thought .tag.warn");
     assert!((1..=discarded).contains(&partial), "{partial} partial thoughts were discarded");
+    let names = browser.run(
+        "return [...document.querySelectorAll('.row.note .label')].map((one) => one.innerText)",
+    );
+    let count = |name: &str| {
+        let names = names.as_array().unwrap().iter().filter_map(Value::as_str);
+        names.filter(|label| label.eq_ignore_ascii_case(name)).count() as u64
+    };
+    // A response that a gate rejects is discarded without a crash.
+    let (stopped, resumed) = (count("Process stopped"), count("Resumed"));
+    assert!((1..=discarded).contains(&stopped), "the crash has a row: {names}");
+    assert_eq!(stopped, resumed, "the resumption has a row: {names}");
     save_screenshots(browser, "counts-timeline");
     open(browser, &demo, &format!("trace/{run}"));
     assert_eq!(page_counts(browser, ".trace"), counts, "trace page");

@@ -80,11 +80,16 @@ pub(crate) fn assert_texts_stay_inert(browser: &Browser, fixture: &ConsoleFixtur
     browser.open(&fixture.page(&format!("trace/{run}")));
     browser.wait("document.querySelectorAll('.span').length > 8");
     scroll_through(browser);
-    browser.open(&fixture.page("runs"));
-    browser.wait("document.querySelectorAll('tbody tr').length >= 100");
-    assert_untouched(browser);
-    browser.open(&fixture.page("thread/thread_hostile"));
-    browser.wait("document.querySelectorAll('tbody tr').length >= 100");
+    for page in ["runs", "thread/thread_hostile"] {
+        browser.open(&fixture.page(page));
+        browser.wait(
+            "Number(document.querySelector('main table')?.getAttribute('aria-rowcount')) > 100",
+        );
+        scroll_list(browser);
+    }
+    browser.open(&fixture.page(&format!("compare/{run}/{run}")));
+    browser.wait("document.querySelectorAll('.compare .part').length > 100");
+    browser.run("document.querySelectorAll('button.more').forEach((one) => one.click())");
     assert_untouched(browser);
     check_calls(browser, fixture, &short);
     for command in [
@@ -117,11 +122,34 @@ fn check_calls(browser: &Browser, fixture: &ConsoleFixture, texts: &[&str]) {
         browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; }); document.querySelectorAll('button.more').forEach((one) => one.click())");
         assert_untouched(browser);
     }
-    for page in ["calls", "overview", "calls?search=%3Cscript%3E&sort=%3Cimg%3E&range=%22%3E"] {
+    for page in [
+        "calls",
+        "overview",
+        "calls?search=%3Cscript%3E&sort=%3Cimg%3E&range=%22%3E&hide=%3Cimg%3E",
+        "settings?tab=%3Cimg%3E",
+        "settings?tab=values&search=%3Cscript%3E",
+        "api?op=%3Cimg%20src=x%20onerror=window.__ran=1%3E&search=%3Cscript%3E",
+        "compare/%3Cimg%20src=x%20onerror=window.__ran=1%3E",
+    ] {
         browser.open("about:blank");
         browser.open(&fixture.page(page));
         browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
         assert_untouched(browser);
+    }
+}
+
+/// Scrolls through a long table, of which only the rows near the visible part exist.
+fn scroll_list(browser: &Browser) {
+    let mut at = -1;
+    loop {
+        let position = browser.wait("(() => { const main = document.querySelector('main'); main.scrollTop += 500; return String(Math.round(main.scrollTop)); })()");
+        let next: i64 = position.as_str().unwrap().parse().unwrap();
+        browser.wait("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
+        assert_untouched(browser);
+        if next == at {
+            break;
+        }
+        at = next;
     }
 }
 
