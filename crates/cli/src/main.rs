@@ -27,6 +27,11 @@ use crate::args::{CatalogCommand, Command, ConfigCommand, Options, Traces};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
+/// A call makes hundreds of small allocations. With the allocator of glibc they take a fifth more
+/// CPU time per call.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let options = Options::from_arg_matches(&parser::new().get_matches());
     match dispatch(&options.unwrap_or_else(|error| error.exit())) {
