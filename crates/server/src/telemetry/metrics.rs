@@ -3,15 +3,16 @@
 //! The metrics that start with `gen_ai_` follow OpenTelemetry's conventions for generative AI; see
 //! [`gen_ai`](throughline_core::gen_ai) for the version.
 
+mod call_series;
 mod page;
 
 #[cfg(test)]
 #[path = "metrics/metrics_tests.rs"]
 mod metrics_tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -20,11 +21,12 @@ use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use throughline_core::{Stage, TraceParent, Usage, Wire, gen_ai};
+use throughline_core::{Stage, TraceParent, Usage, Wire};
 use throughline_json::Name;
-use throughline_replay::{CallRecord, CaptureOutcome, ProviderCall};
+use throughline_replay::{CallRecord, CaptureOutcome};
 use tokio::time::Instant;
 
+use crate::telemetry::metrics::call_series::{CallLabels, CallSeries, ServedLabels};
 pub(crate) use crate::telemetry::metrics::page::MetricsFormat;
 use crate::telemetry::usage::UsageAmount;
 
@@ -85,6 +87,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// The provider and model pairs with their own labels.
     models: RwLock<HashSet<(Name, Name)>>,
+    /// The series of the calls that have ended. Their number is bounded, because their labels are.
+    call_series: RwLock<HashMap<CallLabels, Arc<CallSeries>>>,
     calls: CounterFamily<4>,
     account_calls: CounterFamily<3>,
     cooldowns: CounterFamily<2>,
@@ -213,6 +217,7 @@ impl Default for Metrics {
         let gen_ai = GenAiMetrics::register(&mut registry);
         let metrics = Self {
             models: RwLock::default(),
+            call_series: RwLock::default(),
             calls: Family::default(),
             account_calls: Family::default(),
             cooldowns: Family::default(),
@@ -363,16 +368,21 @@ impl Metrics {
         let none = || Name::from(NONE);
         let provider = record.provider.clone().unwrap_or_else(none);
         let model = self.model_label(&provider, record.model.clone().unwrap_or_else(none));
-        let status = record.status.unwrap_or_default();
-        self.count_usage(&provider, &model, facts.used);
-        if let Some(account) = &record.account {
-            let labels = [
-                ("provider", provider.clone()),
-                ("account", account.clone()),
-                ("status", Name::from(status.to_string())),
-            ];
-            self.account_calls.get_or_create(&labels).inc();
-        }
+        let served = record.provider_call().map(|call| {
+            let answered =
+                call.answered.map(|answered| self.model_label(&provider, answered.clone()));
+            ServedLabels::new(&call, answered)
+        });
+        let labels = CallLabels {
+            dialect: record.dialect.clone(),
+            provider,
+            model,
+            account: record.account.clone(),
+            status: record.status.unwrap_or_default(),
+            error: record.error_type(),
+            served,
+        };
+        self.series_of(&labels).count(self, &labels, record, facts);
         self.count_reasoning(record);
         match record.capture {
             CaptureOutcome::None => {}
@@ -380,18 +390,18 @@ impl Metrics {
             CaptureOutcome::Lost(_) => drop(self.lost_captures.inc()),
         }
         self.fallbacks.inc_by(record.fallbacks);
-        let labels =
-            [("dialect", Name::from(record.dialect.as_str())), ("provider", provider.clone())];
-        if let Some(first_byte) = record.time_to_first_byte() {
-            observe(&self.first_byte_seconds, &labels, first_byte.as_secs_f64(), facts);
+    }
+
+    /// Returns the series of calls with these labels.
+    fn series_of(&self, labels: &CallLabels) -> Arc<CallSeries> {
+        let known = self.call_series.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = known.get(labels) {
+            return Arc::clone(series);
         }
-        observe(&self.call_seconds, &labels, facts.took.as_secs_f64(), facts);
-        if let Some(call) = record.provider_call() {
-            let answered =
-                call.answered.map(|answered| self.model_label(&provider, answered.clone()));
-            self.gen_ai.count(record, &call, model.clone(), answered, facts);
-        }
-        self.count_call(&record.dialect, provider, model, status);
+        drop(known);
+        let series = Arc::new(CallSeries::new(self, labels));
+        let mut known = self.call_series.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(labels.clone()).or_insert(series))
     }
 
     /// Returns the label of a model: its name, or [`OTHER`] beyond the maximum number of models.
@@ -407,26 +417,6 @@ impl Metrics {
             return pair.1;
         }
         Name::from(OTHER)
-    }
-
-    fn count_usage(&self, provider: &Name, model: &Name, used: &UsageAmount) {
-        let Usage { input, cached, written, output, thought } = used.tokens;
-        for (kind, number) in [
-            ("input", input),
-            ("cached", cached),
-            ("written", written),
-            ("output", output),
-            ("thought", thought),
-        ] {
-            let labels = [
-                ("provider", Name::clone(provider)),
-                ("model", Name::clone(model)),
-                ("kind", Name::from(kind)),
-            ];
-            self.tokens.get_or_create(&labels).inc_by(number);
-        }
-        let labels = [("provider", Name::clone(provider)), ("model", Name::clone(model))];
-        self.cost.get_or_create(&labels).inner().add_pico_usd(used.pico_usd);
     }
 
     /// Counts the Fates, the provider's changes and the audit verdict of a call.
@@ -485,55 +475,14 @@ impl GenAiMetrics {
         registry.register("gen_ai_client_token_usage", help, tokens.clone());
         Self { duration, first_chunk, tokens }
     }
-
-    /// Counts a call that a provider served. The gateway is the client of the operation, so times
-    /// start when the request is sent.
-    fn count(
-        &self,
-        record: &CallRecord,
-        call: &ProviderCall<'_>,
-        model: Name,
-        answered: Option<Name>,
-        facts: &CallFacts<'_>,
-    ) {
-        let operation = gen_ai::operation_name(&call.origin.wire);
-        let mut attributes = vec![
-            ("gen_ai_operation_name", Name::from(operation)),
-            ("gen_ai_provider_name", Name::from(gen_ai::provider_name(&call.origin.provider))),
-            ("gen_ai_request_model", model),
-        ];
-        attributes.extend(answered.map(|answered| ("gen_ai_response_model", answered)));
-        if let Some((address, port)) = gen_ai::server_address(&call.origin.endpoint) {
-            attributes.push(("server_address", Name::from(address)));
-            attributes.push(("server_port", Name::from(port.to_string())));
-        }
-        if let Some(usage) = facts.reported {
-            for (kind, number) in [("input", usage.input), ("output", usage.output)] {
-                let mut attributes = attributes.clone();
-                attributes.push(("gen_ai_token_type", Name::from(kind)));
-                // Numbers of tokens are far below 2^32, beyond which only the buckets differ.
-                let number = f64::from(u32::try_from(number).unwrap_or(u32::MAX));
-                observe(&self.tokens, &attributes, number, facts);
-            }
-        }
-        if let Some(first_chunk) = call.first_byte.filter(|_| record.is_stream) {
-            observe(&self.first_chunk, &attributes, first_chunk.as_secs_f64(), facts);
-        }
-        attributes.extend(record.error_type().map(|error| ("error_type", error)));
-        let took = facts.end.saturating_duration_since(call.sent).as_secs_f64();
-        observe(&self.duration, &attributes, took, facts);
-    }
 }
 
 /// Adds a value to a histogram. The call's span becomes the exemplar of the value's bucket.
-fn observe<L>(family: &HistogramFamily<L>, labels: &L, value: f64, facts: &CallFacts<'_>)
-where
-    L: Clone + Eq + std::hash::Hash,
-{
+fn observe(histogram: &Histogram, value: f64, facts: &CallFacts<'_>) {
     let exemplar = facts.span.map(|span| {
         [("trace_id", Name::from(span.trace_hex())), ("span_id", Name::from(span.span_hex()))]
     });
-    family.get_or_create(labels).observe(value, exemplar, None);
+    histogram.observe(value, exemplar, None);
 }
 
 /// Returns the value if it is one of the known labels, otherwise [`OTHER`].
