@@ -23,14 +23,14 @@ pub trait CallPermit: Send + Sync {
 
 /// A permitted model call. The runner keeps the grant until the call ends.
 ///
-/// If the call is cancelled or its response breaks off, the runner drops the grant without
-/// settling it. The provider may charge for such a call.
+/// If the call is cancelled, its response breaks off, or an error leaves open whether the provider
+/// processed the request, the runner drops the grant without settling it. The provider may charge
+/// for such a call.
 pub trait CallGrant: Send {
     /// Counts bytes of the answer as they arrive.
     fn add_received(&mut self, bytes: usize);
 
-    /// Ends the call with its reply, or with `None` if the model returned an error instead of a
-    /// response.
+    /// Ends the call with its reply, or with `None` if the model did not process the request.
     fn settle(self: Box<Self>, reply: Option<&Reply>);
 }
 

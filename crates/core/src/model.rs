@@ -63,12 +63,21 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// The error message, without keys or Seals.
     pub message: Name,
+    /// Whether the provider may have processed the request, and may therefore charge for it.
+    pub may_be_charged: bool,
 }
 
 impl ModelError {
-    /// Creates an error. `message` must not contain keys or Seals.
+    /// Creates an error of a request that the provider did not process. `message` must not contain
+    /// keys or Seals.
     pub fn new(kind: ModelErrorKind, message: impl Into<Name>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), may_be_charged: false }
+    }
+
+    /// Marks the error as one after which the provider may charge for the request.
+    #[must_use]
+    pub fn with_possible_charge(self) -> Self {
+        Self { may_be_charged: true, ..self }
     }
 }
 

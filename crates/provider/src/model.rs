@@ -81,13 +81,15 @@ impl EndpointModel {
             && !coding.eq_ignore_ascii_case("identity")
         {
             let problem = format!("content-encoding {coding}, which was not requested");
-            return Err(other_error(format!("{} responded with {problem}", self.endpoint)));
+            let problem = other_error(format!("{} responded with {problem}", self.endpoint));
+            return Err(problem.with_possible_charge());
         }
         let context = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
         let events = if call.stream && !is_complete_document(&response, self.codec.framing()) {
             ReplyStream::new(self.codec, &context, response.body).events()
         } else {
-            let reply = self.decode_document(response, &context).await?;
+            let reply = self.decode_document(response, &context).await;
+            let reply = reply.map_err(ModelError::with_possible_charge)?;
             let events: Vec<_> = events_from_reply(&reply).into_iter().map(Ok).collect();
             Box::pin(futures_util::stream::iter(events))
         };

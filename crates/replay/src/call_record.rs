@@ -99,6 +99,9 @@ pub struct CallRecord {
     pub usage: Option<Usage>,
     /// Whether the reply is complete and `usage` is therefore final.
     pub is_whole: bool,
+    /// Whether the provider may charge for the request although the call failed, because it
+    /// answered with success or may have processed the request without an answer.
+    pub may_be_charged: bool,
     /// The cost of the call; `None` if the model has no price.
     pub cost: Option<Json>,
     /// Whether the reply was captured in the Vault.
@@ -245,6 +248,7 @@ impl CallRecord {
             received: 0,
             usage: None,
             is_whole: false,
+            may_be_charged: false,
             cost: None,
             capture: CaptureOutcome::None,
             problem: None,
@@ -303,6 +307,7 @@ impl CallRecord {
     pub fn set_first_byte(&mut self, status: u16) {
         self.first_byte = Some(Instant::now());
         self.status = Some(status);
+        self.may_be_charged = (200..300).contains(&status);
     }
 
     /// Records the provider's reply, its usage, and the current time as the end of the call.

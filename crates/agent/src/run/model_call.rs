@@ -58,7 +58,9 @@ impl ModelCall {
         let response = match self.model.send(call).await {
             Ok(response) => response,
             Err(error) => {
-                grant.settle(None);
+                if !error.may_be_charged {
+                    grant.settle(None);
+                }
                 return RunInput::Failed { purpose, error, streamed: false };
             }
         };

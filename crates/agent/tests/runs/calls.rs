@@ -166,6 +166,8 @@ async fn grant_is_settled_when_its_call_ends() {
     assert_eq!(ends, ["answered without deltas", "answered"]);
     let ends = grant_ends(ScriptedAnswer::Fails(ModelErrorKind::Other)).await;
     assert_eq!(ends, ["answered without deltas", "failed"]);
+    let ends = grant_ends(ScriptedAnswer::GetsLost).await;
+    assert_eq!(ends, ["answered without deltas", "interrupted"]);
 }
 
 #[expect(clippy::disallowed_methods, reason = "the wait is measured by a monotonic clock")]

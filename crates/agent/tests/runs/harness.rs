@@ -34,6 +34,8 @@ pub(crate) enum ScriptedAnswer {
     /// Tool calls, each with name and arguments.
     Calls(&'static [(&'static str, &'static str)]),
     Fails(ModelErrorKind),
+    /// An error that leaves open whether the provider processed the request.
+    GetsLost,
     Cut,
 }
 
@@ -74,6 +76,10 @@ impl Model for ScriptedModel {
             ScriptedAnswer::Cut => reply(vec![text("half an ans")], StopReason::Cut),
             ScriptedAnswer::Fails(kind) => {
                 return Box::pin(async move { Err(ModelError::new(kind, "it failed")) });
+            }
+            ScriptedAnswer::GetsLost => {
+                let error = ModelError::new(ModelErrorKind::Other, "no response in time");
+                return Box::pin(async move { Err(error.with_possible_charge()) });
             }
             ScriptedAnswer::Calls(calls) => {
                 let item = |(part, (name, args)): (usize, &(&str, &str))| {

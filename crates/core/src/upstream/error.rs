@@ -91,6 +91,27 @@ pub enum UpstreamError {
     },
 }
 
+impl UpstreamError {
+    /// Returns whether the provider may have processed the request, and may therefore charge for
+    /// it although there is no complete response.
+    pub fn may_be_charged(&self) -> bool {
+        match self {
+            Self::TimedOut { waiting, .. } => match waiting {
+                TimeoutPhase::Connecting => false,
+                TimeoutPhase::FirstByte | TimeoutPhase::NextByte => true,
+            },
+            Self::Cut { .. } | Self::TooLarge { .. } => true,
+            Self::UnknownEndpoint { .. }
+            | Self::NoCredential { .. }
+            | Self::CredentialUnavailable { .. }
+            | Self::Refused { .. }
+            | Self::Invalid { .. }
+            | Self::Unreachable { .. }
+            | Self::Resting { .. } => false,
+        }
+    }
+}
+
 words! {
     /// The phase of a request that timed out.
     TimeoutPhase {

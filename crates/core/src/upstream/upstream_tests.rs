@@ -24,6 +24,27 @@ fn debug_output_hides_keys_and_body() {
 }
 
 #[test]
+fn only_requests_that_were_sent_may_be_charged() {
+    let (endpoint, cause) = (|| "openai".into(), || "reset".into());
+    let timed_out = |waiting| UpstreamError::TimedOut {
+        endpoint: "openai".into(),
+        waiting,
+        limit: Duration::from_secs(1),
+    };
+    for (error, expected) in [
+        (timed_out(TimeoutPhase::Connecting), false),
+        (timed_out(TimeoutPhase::FirstByte), true),
+        (timed_out(TimeoutPhase::NextByte), true),
+        (UpstreamError::Cut { endpoint: endpoint(), cause: cause() }, true),
+        (UpstreamError::Unreachable { endpoint: endpoint(), cause: cause() }, false),
+        (UpstreamError::TooLarge { endpoint: endpoint(), limit: 1 }, true),
+        (UpstreamError::UnknownEndpoint { endpoint: endpoint() }, false),
+    ] {
+        assert_eq!(error.may_be_charged(), expected, "{error}");
+    }
+}
+
+#[test]
 fn errors_explain_how_to_fix_them() {
     let missing = |variable: Option<&str>| UpstreamError::NoCredential {
         endpoint: "openai".into(),

@@ -26,7 +26,10 @@ pub(super) fn from_upstream(error: &UpstreamError) -> ModelError {
         | UpstreamError::Invalid { .. }
         | UpstreamError::TooLarge { .. } => ModelErrorKind::Other,
     };
-    ModelError::new(kind, error.to_string())
+    ModelError {
+        may_be_charged: error.may_be_charged(),
+        ..ModelError::new(kind, error.to_string())
+    }
 }
 
 pub(super) fn from_codec(error: &CodecError) -> ModelError {

@@ -12,8 +12,8 @@
 //! reserved the rest of a limit.
 //!
 //! When the call ends, the actual usage replaces the reservation and is added to the usage ledger.
-//! If a call is cancelled or its response breaks off, its usage is estimated as in the gateway: one
-//! token per four bytes sent and received.
+//! If a call is cancelled, its response breaks off, or no response arrives in time, its usage is
+//! estimated as in the gateway: one token per four bytes sent and received.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -184,7 +184,11 @@ impl<'g> Exchange<'g> {
     }
 
     pub(crate) fn record_upstream_error(&self, error: &UpstreamError) -> GatewayError {
-        self.scope.record().problem = Some(error.to_string());
+        {
+            let mut record = self.scope.record();
+            record.problem = Some(error.to_string());
+            record.may_be_charged |= error.may_be_charged();
+        }
         let problem = GatewayError::from(error);
         match error {
             UpstreamError::NoCredential { endpoint, .. } if self.caller.credential.is_some() => {

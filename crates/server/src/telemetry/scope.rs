@@ -199,7 +199,7 @@ fn used_tokens(record: &CallRecord) -> Option<Usage> {
     // processes the request.
     let sent = record.texts.sent.len() as u64;
     let is_charged = match record.status {
-        Some(status) => (200..300).contains(&status),
+        Some(status) => (200..300).contains(&status) || record.may_be_charged,
         None => sent > 0,
     };
     let has_answered = is_charged && record.model.is_some();

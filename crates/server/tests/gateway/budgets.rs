@@ -172,6 +172,24 @@ async fn failed_call_returns_its_reservation() {
     gateway.close().await;
 }
 
+/// The provider may have processed a request whose response is missing or incomplete, so the
+/// gateway charges an estimate.
+#[tokio::test(flavor = "multi_thread")]
+async fn call_without_a_complete_response_is_charged_by_its_estimate() {
+    let cut = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
+    for reply in ["", cut] {
+        let (folder, provider) = (Folder::new("cut"), RawProvider::with_reply(reply).await);
+        let clock = SetClock::at("2026-11-18T12:00:00Z");
+        let allowance = Allowance { tokens: Some(1000), ..Allowance::default() };
+        let gateway = open(&folder, &provider, &clock, allowance).await;
+        assert_eq!(send(&gateway).await.status, 502);
+        // A reservation is 27 input tokens and 100 output tokens.
+        let used = budgets(&gateway).await[0]["used"].clone();
+        assert!((26..=27).contains(&used.as_u64().unwrap()), "{used} after {reply:?}");
+        gateway.close().await;
+    }
+}
+
 /// The budget of an existing store counts the usage that an earlier version recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_of_an_earlier_version_counts_for_a_total_budget() {

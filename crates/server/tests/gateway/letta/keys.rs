@@ -142,6 +142,21 @@ async fn key_limits_charge_a_cancelled_call_by_its_estimate() {
     assert!(cost > 0, "{after}");
 }
 
+/// The provider may have processed a call without a response.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_limits_charge_a_call_that_gets_lost_by_its_estimate() {
+    let gateway = AgentGateway::open().await;
+    gateway.keys.set_budget("us.half", 500_000);
+    let ada = agent(&gateway, "us.half").await;
+    let path = format!("/v1/agents/{ada}/messages");
+    let response = request_as(&gateway, "us.half", "POST", &path, &user_message("Get lost")).await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "llm_api_error", "{response}");
+    let used = usage(&gateway, "us.half").await;
+    assert_eq!(used["used"]["calls"], gateway.model_calls.load(Ordering::SeqCst), "{used}");
+    let cost = used["used"]["micro_usd"].as_u64().unwrap();
+    assert!(cost > 0 && used["budgets"][0]["used"] == cost, "{used}");
+}
+
 /// Sends model calls with a key until its budget does not cover another one. Returns the number of
 /// successful calls.
 async fn call_until_spent(gateway: &AgentGateway, key: &str) -> u64 {

@@ -39,6 +39,8 @@ enum ScriptedAction {
     Call(&'static str, &'static str),
     Calls(Vec<(&'static str, &'static str)>),
     Fails,
+    /// An error that leaves open whether the provider processed the request.
+    GetsLost,
 }
 
 /// A model that emits two signed Thoughts and then follows the instruction in the last user
@@ -71,6 +73,10 @@ impl Model for ScriptedModel {
                 return Box::pin(async {
                     Err(ModelError::new(ModelErrorKind::Other, "it does not want to"))
                 });
+            }
+            ScriptedAction::GetsLost => {
+                let error = ModelError::new(ModelErrorKind::Other, "no response in time");
+                return Box::pin(async move { Err(error.with_possible_charge()) });
             }
             ScriptedAction::Text(text) => {
                 self.reply(vec![Body::Text(text.into())], StopReason::Done, turn)
@@ -208,6 +214,7 @@ fn script(call: &Call, user_text: &str) -> ScriptedAction {
             r#"{"operation":"write","todoList":[{"id":1,"title":"Go","description":"Go there","status":"not-started"}]}"#,
         ),
         _ if user_text.contains("fail") => ScriptedAction::Fails,
+        _ if user_text.contains("lost") => ScriptedAction::GetsLost,
         _ => ScriptedAction::Text(format!("You said: {user_text}")),
     }
 }
