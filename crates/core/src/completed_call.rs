@@ -32,6 +32,8 @@ pub struct CompletedCall {
     pub endpoint: Option<Name>,
     /// The model name in the request.
     pub model: Option<Name>,
+    /// The parameters of the request that the provider received.
+    pub parameters: RequestParameters,
     /// The model that the response names.
     pub answered: Option<Name>,
     /// The id of the response.
@@ -52,4 +54,30 @@ pub struct CompletedCall {
     pub error_type: Option<Name>,
     /// The error message, in Throughline's wording.
     pub problem: Option<Name>,
+}
+
+/// Parameters of a model request that OpenTelemetry's conventions name. A parameter is `None` if
+/// the request does not state it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestParameters {
+    /// Maximum number of output tokens.
+    pub max_tokens: Option<u64>,
+    /// Number of requested answers.
+    pub choices: Option<u64>,
+    /// Seed of the sampling.
+    pub seed: Option<u64>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling threshold.
+    pub top_p: Option<f64>,
+    /// Number of candidate tokens to sample from.
+    pub top_k: Option<f64>,
+    /// Penalty for frequent tokens.
+    pub frequency_penalty: Option<f64>,
+    /// Penalty for tokens that occurred before.
+    pub presence_penalty: Option<f64>,
+    /// Sequences that end the output.
+    pub stop_sequences: Vec<Name>,
+    /// The requested type of the output: `text`, `json`, `image` or `speech`.
+    pub output_type: Option<&'static str>,
 }

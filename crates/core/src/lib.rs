@@ -41,7 +41,7 @@ mod upstream;
 
 pub use crate::budget::{BudgetPeriod, BudgetWindow};
 pub use crate::call::{Call, EncodedRequest, Extra, ReceivedRequest, Request, Tool};
-pub use crate::completed_call::CompletedCall;
+pub use crate::completed_call::{CompletedCall, RequestParameters};
 pub use crate::egress::{BlockedAddress, allowed_addresses, check_host};
 pub use crate::fate::{Disposition, ElisionReason, Evidence, Fate, ReshapeKind, Warning};
 pub use crate::format::ReasoningFormat;

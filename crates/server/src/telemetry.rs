@@ -37,6 +37,7 @@ mod metrics;
 mod outage;
 mod rate_window;
 mod refusals;
+mod request_parameters;
 mod scope;
 mod sockets;
 mod trace;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{CompletedCall, gen_ai};
+use throughline_core::{CompletedCall, RequestParameters, gen_ai};
 use throughline_json::Name;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -111,6 +111,7 @@ pub(crate) fn span(call: &CompletedCall, end: Timestamp) -> Span {
     if call.is_stream {
         span.add("gen_ai.request.stream", Value::Flag(true));
     }
+    add_parameters(&mut span, &call.parameters);
     span.add_if_some("gen_ai.response.id", call.response.as_ref());
     span.add_if_some("gen_ai.response.model", call.answered.as_ref());
     span.add_texts("gen_ai.response.finish_reasons", call.finish_reason.iter().cloned().collect());
@@ -146,4 +147,24 @@ pub(crate) fn span(call: &CompletedCall, end: Timestamp) -> Span {
         span.add_if_some("error.type", call.error_type.as_ref());
     }
     span
+}
+
+fn add_parameters(span: &mut Span, parameters: &RequestParameters) {
+    let RequestParameters { max_tokens, choices, seed, stop_sequences, output_type, .. } =
+        parameters;
+    span.add_if_some("gen_ai.request.max_tokens", *max_tokens);
+    // The conventions omit the usual number.
+    span.add_if_some("gen_ai.request.choice.count", choices.filter(|choices| *choices != 1));
+    span.add_if_some("gen_ai.request.seed", *seed);
+    for (key, value) in [
+        ("gen_ai.request.temperature", parameters.temperature),
+        ("gen_ai.request.top_p", parameters.top_p),
+        ("gen_ai.request.top_k", parameters.top_k),
+        ("gen_ai.request.frequency_penalty", parameters.frequency_penalty),
+        ("gen_ai.request.presence_penalty", parameters.presence_penalty),
+    ] {
+        span.add_if_some(key, value.map(Value::Decimal));
+    }
+    span.add_texts("gen_ai.request.stop_sequences", stop_sequences.clone());
+    span.add_if_some("gen_ai.output.type", *output_type);
 }

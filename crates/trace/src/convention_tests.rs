@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use throughline_core::{
-    CompletedCall, Content, LogId, Record, Tenant, TraceParent, Usage, gen_ai, pack_events,
+    CompletedCall, Content, LogId, Record, RequestParameters, Tenant, TraceParent, Usage, gen_ai,
+    pack_events,
 };
 use throughline_json::Name;
 use throughline_spec::RedactionPolicy;
@@ -24,16 +25,26 @@ use crate::span::{Span, Value};
 
 /// Attributes of the conventions that Throughline sets, with their types. Content (`any`) is a JSON
 /// string, as the conventions allow for spans.
-const ATTRIBUTES: [(&str, &str); 30] = [
+const ATTRIBUTES: [(&str, &str); 40] = [
     ("error.type", "string"),
     ("gen_ai.agent.name", "string"),
     ("gen_ai.conversation.id", "string"),
     ("gen_ai.input.messages", "any"),
     ("gen_ai.operation.name", "string"),
     ("gen_ai.output.messages", "any"),
+    ("gen_ai.output.type", "string"),
     ("gen_ai.provider.name", "string"),
+    ("gen_ai.request.choice.count", "int"),
+    ("gen_ai.request.frequency_penalty", "double"),
+    ("gen_ai.request.max_tokens", "int"),
     ("gen_ai.request.model", "string"),
+    ("gen_ai.request.presence_penalty", "double"),
+    ("gen_ai.request.seed", "int"),
+    ("gen_ai.request.stop_sequences", "string[]"),
     ("gen_ai.request.stream", "boolean"),
+    ("gen_ai.request.temperature", "double"),
+    ("gen_ai.request.top_k", "double"),
+    ("gen_ai.request.top_p", "double"),
     ("gen_ai.response.finish_reasons", "string[]"),
     ("gen_ai.response.id", "string"),
     ("gen_ai.response.model", "string"),
@@ -70,6 +81,18 @@ fn call(status: u16) -> CompletedCall {
         operation: "generate_content",
         endpoint: Some(Name::from("https://generativelanguage.googleapis.com/v1beta")),
         model: Some(Name::from("gemini-3-pro")),
+        parameters: RequestParameters {
+            max_tokens: Some(100),
+            choices: Some(2),
+            seed: Some(7),
+            temperature: Some(0.5),
+            top_p: Some(0.9),
+            top_k: Some(40.0),
+            frequency_penalty: Some(0.1),
+            presence_penalty: Some(-0.1),
+            stop_sequences: vec![Name::from("END")],
+            output_type: Some("json"),
+        },
         answered: Some(Name::from("gemini-3-pro-001")),
         response: Some(Name::from("resp_1")),
         finish_reason: Some(Name::from("stop")),
@@ -168,6 +191,10 @@ fn inference_spans_have_the_names_and_values_of_the_conventions() {
     let whole = calls::span(&whole, Timestamp::UNIX_EPOCH);
     let streamed = ["gen_ai.request.stream", "gen_ai.response.time_to_first_chunk"];
     assert!(!whole.attributes.iter().any(|(name, _)| streamed.contains(name)));
+    // A request for one answer does not state its number of answers.
+    let parameters = RequestParameters { choices: Some(1), ..RequestParameters::default() };
+    let single = calls::span(&CompletedCall { parameters, ..call(200) }, Timestamp::UNIX_EPOCH);
+    assert!(!single.attributes.iter().any(|(name, _)| *name == "gen_ai.request.choice.count"));
     let spans = run_spans();
     let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
     let tool = "execute_tool now";

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{CompletedCall, TraceParent};
+use throughline_core::{CompletedCall, RequestParameters, TraceParent};
 use throughline_json::Name;
 
 use crate::calls::CallTracer;
@@ -149,6 +149,7 @@ async fn full_queue_drops_and_counts_calls() {
         operation: "chat",
         endpoint: None,
         model: None,
+        parameters: RequestParameters::default(),
         answered: None,
         response: None,
         finish_reason: None,

@@ -380,8 +380,9 @@ fn gateway_calls_join_the_callers_trace() {
     let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let header = format!("traceparent: 00-{trace}-{parent}-01\r\n");
     for model in ["sim/claude-sonnet-4-5", "own/any"] {
-        let body =
-            format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}"#);
+        let body = format!(
+            r#"{{"model":"{model}","max_tokens":300,"messages":[{{"role":"user","content":"Hello"}}]}}"#
+        );
         serving.send("POST", "/v1/chat/completions", &header, &body);
     }
     assert_eq!(serving.stop(), 0, "{}", serving.errors());
@@ -401,6 +402,7 @@ fn gateway_calls_join_the_callers_trace() {
     );
     assert_eq!((&good["throughline.audit"], &spans[0]["status"]), (&"accept".into(), &0.into()));
     assert!(good["gen_ai.usage.output_tokens"].as_u64().unwrap() > 0);
+    assert_eq!(good["gen_ai.request.max_tokens"], 300);
     assert!(passed.contains(spans[1]["id"].as_str().unwrap()), "{passed}");
     assert_eq!(spans[1]["status"], 2);
 }

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use throughline_codec::Verdict;
-use throughline_core::{CompletedCall, TraceParent, gen_ai};
+use throughline_core::{CompletedCall, RequestParameters, TraceParent, gen_ai};
 use throughline_json::Name;
 use throughline_replay::CallRecord;
+
+use crate::telemetry::request_parameters::read_parameters;
 
 /// Exports calls as spans of traces.
 pub trait CallTraces: Send + Sync {
@@ -71,6 +73,11 @@ impl TraceContext {
             operation: gen_ai::operation_name(wire),
             endpoint: call.map(|call| call.origin.endpoint.clone()),
             model: record.model.clone(),
+            parameters: if self.own.is_sampled {
+                read_parameters(&record.texts.sent)
+            } else {
+                RequestParameters::default()
+            },
             answered: call.and_then(|call| call.answered).cloned(),
             response: call.and_then(|call| call.id).cloned(),
             finish_reason: call.and_then(|call| call.finish_reason).map(Name::from),
