@@ -85,12 +85,15 @@ impl Admission {
     }
 
     /// Returns the names of the caller's permissions. On a gateway without keys, no caller can
-    /// create the first key.
+    /// create the first key or change routes.
     pub(crate) fn permissions(&self) -> Vec<&'static str> {
         let is_open = matches!(self, Admission::Open);
-        let granted = Permission::ALL.into_iter().filter(|permission| {
-            self.has(*permission) && !(is_open && *permission == Permission::ManageKeys)
-        });
+        let needs_key = |permission: Permission| {
+            matches!(permission, Permission::ManageKeys | Permission::ManageRoutes)
+        };
+        let granted = Permission::ALL
+            .into_iter()
+            .filter(|permission| self.has(*permission) && !(is_open && needs_key(*permission)));
         granted.map(Permission::as_str).collect()
     }
 
@@ -136,10 +139,12 @@ pub(crate) enum Permission {
     Verify,
     /// Create, change and revoke keys, and reset their budgets.
     ManageKeys,
+    /// Create, change and delete routes.
+    ManageRoutes,
 }
 
 impl Permission {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Use,
         Self::Read,
         Self::Inspect,
@@ -147,6 +152,7 @@ impl Permission {
         Self::Export,
         Self::Verify,
         Self::ManageKeys,
+        Self::ManageRoutes,
     ];
 
     /// Returns the name of the permission in responses.
@@ -159,6 +165,7 @@ impl Permission {
             Self::Export => "export",
             Self::Verify => "verify",
             Self::ManageKeys => "manage_keys",
+            Self::ManageRoutes => "manage_routes",
         }
     }
 
@@ -169,7 +176,7 @@ impl Permission {
             Some(KeyRole::Operator) => true,
             Some(KeyRole::App) => matches!(self, Self::Use | Self::Read),
             Some(KeyRole::Viewer) => matches!(self, Self::Read | Self::Inspect),
-            None => self != Self::ManageKeys,
+            None => !matches!(self, Self::ManageKeys | Self::ManageRoutes),
         }
     }
 
@@ -183,6 +190,7 @@ impl Permission {
             Self::Export => "export data",
             Self::Verify => "verify the journal",
             Self::ManageKeys => "manage keys",
+            Self::ManageRoutes => "manage routes",
         }
     }
 }

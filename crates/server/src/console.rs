@@ -16,6 +16,7 @@
 //! | `inbox.rs` | approvals and questions for a person, and decisions on them |
 //! | `journal.rs` | verification, manifest, export, and usage by hour |
 //! | `keys.rs` | the list and the management of keys, and their budgets |
+//! | `model_routes.rs` | the routes of the tenant |
 //! | `settings.rs` | the configuration, and the health of providers and of the store |
 //! | `simulators.rs` | the ledger of the built-in simulators |
 //! | `doctor.rs` | audit, repair and translation of a pasted request |
@@ -27,6 +28,7 @@ pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod journal;
 pub(crate) mod keys;
+pub(crate) mod model_routes;
 pub(crate) mod overview;
 mod reply;
 pub(crate) mod runs;

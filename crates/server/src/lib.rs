@@ -38,6 +38,7 @@ mod routing;
 mod sign_in;
 mod sync;
 mod telemetry;
+mod tenant_routes;
 mod url;
 
 pub use crate::access::{Admission, Allowance, Keyring};

@@ -35,8 +35,9 @@ use crate::letta::runs::{RunState, RunUsage, StepState};
 use crate::routes::parameters::{
     AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CANCEL, CONVERSATION, CONVERSATION_FILTER, DECISION,
     DOCTOR, EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, KEY_LIMITS, LEDGER, MESSAGE_TYPES, NEW_KEY,
-    PAGE, ParameterSpec, RANGE, REQUIRES_APPROVAL, REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS,
-    SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
+    PAGE, ParameterSpec, RANGE, REQUIRES_APPROVAL, REWIND_RECORD, ROUTE_TARGETS, RUN, RUN_FILTER,
+    RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS,
+    TOOL_FILTER,
 };
 use crate::url::{Query, decode_segment};
 use crate::{console, letta};
@@ -251,6 +252,12 @@ routes! { request;
         -> AnyObject => console::keys::revoke(request).await;
     ResetKey ManageKeys "POST" "/v1/throughline/keys/{key}/reset" "Let the budgets of a key count from zero."
         -> AnyObject => console::keys::reset(request).await;
+    ShowRoutes Inspect "GET" "/v1/throughline/routes" "List the routes of the tenant."
+        -> AnyObject => console::model_routes::list(request).await;
+    SetRoute ManageRoutes "PUT" "/v1/throughline/routes/{route}" "Create or replace a route of the tenant."
+        {ROUTE_TARGETS} -> AnyObject => console::model_routes::set(request).await;
+    DeleteRoute ManageRoutes "DELETE" "/v1/throughline/routes/{route}" "Delete a route of the tenant."
+        -> AnyObject => console::model_routes::delete(request).await;
     UsedByHour Inspect "GET" "/v1/throughline/usage/hours" "Return the usage by hour."
         -> AnyObject => console::journal::usage(request).await;
     SimulatorLedger Inspect "GET" "/v1/throughline/sim/ledger" "Return the ledger of the built-in simulators; on a gateway with keys, 403."

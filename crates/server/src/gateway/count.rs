@@ -58,7 +58,7 @@ impl Exchange<'_> {
     pub(crate) async fn count(&self, request: Request) -> GatewayResult {
         let model = self.requested_model(&request)?;
         let no_provider = || GatewayError::new(404, format!("no provider serves model {model}"));
-        let reached = self.reach(model)?.into_iter().next().ok_or_else(no_provider)?;
+        let reached = self.reach(model).await?.into_iter().next().ok_or_else(no_provider)?;
         let previous = self.find_previous(&request).await?;
         let accounts = self.with_accounts(vec![reached], &request, &previous).await?;
         let reached = accounts.into_iter().next().ok_or_else(no_provider)?;

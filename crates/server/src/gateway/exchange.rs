@@ -98,7 +98,7 @@ impl<'g> Exchange<'g> {
         let model = self.requested_model(request)?;
         self.scope.record().set_requested_model(model);
         self.check_compaction()?;
-        let all = self.reach(model)?;
+        let all = self.reach(model).await?;
         self.gateway.operations.check_writes().await?;
         self.gateway.operations.meter.check_allowance(&self.caller.admission, &all).await?;
         let previous = self.find_previous(request).await?;

@@ -27,6 +27,7 @@ pub(crate) use crate::gateway::models::listed::ModelFormat;
 use crate::gateway::models::page::Page;
 use crate::response::GatewayResponse;
 use crate::routing::ModelSource;
+use crate::tenant_routes::read_routes;
 use crate::url::Query;
 
 /// Returns the models that the caller may use, in this format.
@@ -108,6 +109,14 @@ async fn listed_models(
         let source = known.clone().find(|(it, _)| it.target.endpoint == target.endpoint);
         let own = source.and_then(|(_, list)| list.iter().find(|it| it.id == target.model));
         add(id, &target.model, own);
+    }
+    // While the store fails, the list contains only the models of the configuration.
+    let routes = read_routes(gateway.replay.store(), &caller.tenant).await.unwrap_or_default();
+    for (id, targets) in &routes {
+        let first = targets.iter().find_map(|target| gateway.directory.first_target(target));
+        if let Some(target) = first {
+            add(id.clone(), &target.model, None);
+        }
     }
     for (source, list) in known {
         for model in list.iter() {

@@ -15,7 +15,6 @@ use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
 use crate::error::{GatewayError, GatewayResult};
-use crate::gateway::ReplayMode;
 use crate::gateway::compaction::{self, CompactionMethod};
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
@@ -23,8 +22,10 @@ use crate::gateway::prefix;
 use crate::gateway::references::ResolvedReferences;
 use crate::gateway::removed_tools::RemovedTools;
 use crate::gateway::repeated_results::remove_repeated_results;
+use crate::gateway::{Gateway, ReplayMode};
 use crate::routing::RouteTarget;
 use crate::telemetry::store_timeout;
+use crate::tenant_routes::read_routes;
 use throughline_replay::{
     CapturedSeals, Claims, Conversation, Expansion, Finding, RestoredCall, StoredResponse,
 };
@@ -95,12 +96,14 @@ impl Exchange<'_> {
 
     /// Resolves a model name to its targets, in the order they are tried, if the caller may use the
     /// model.
-    pub(crate) fn reach(&self, model: &str) -> GatewayResult<Vec<RouteTarget>> {
+    pub(crate) async fn reach(&self, model: &str) -> GatewayResult<Vec<RouteTarget>> {
         if !self.caller.admission.allows(model) {
             return Err(GatewayError::new(403, format!("this key may not use model {model}")));
         }
-        let all = self.gateway.directory.reach(model);
-        let all = all.map_err(|message| GatewayError::new(404, message))?;
+        let all = match self.gateway.directory.reach(model) {
+            Ok(all) => all,
+            Err(message) => self.tenant_targets(model, message).await?,
+        };
         // The paths of these APIs contain the model name, which must not lead to another path.
         let is_path = |reached: &RouteTarget| {
             let Provider { wire, dialect, .. } = &*reached.provider;
@@ -111,6 +114,24 @@ impl Exchange<'_> {
             return Err(GatewayError::new(404, format!("there is no model `{model}`")));
         }
         Ok(all)
+    }
+
+    /// Returns the targets of a route of the caller's tenant, or the error `unknown`.
+    async fn tenant_targets(
+        &self,
+        model: &str,
+        unknown: String,
+    ) -> GatewayResult<Vec<RouteTarget>> {
+        let Gateway { replay, directory, .. } = self.gateway;
+        let routes = read_routes(replay.store(), &self.caller.tenant).await?;
+        let Some(targets) = routes.get(model) else { return Err(GatewayError::new(404, unknown)) };
+        let reached = targets.iter().filter_map(|target| directory.reach(target).ok()).flatten();
+        let reached: Vec<RouteTarget> = reached.collect();
+        if reached.is_empty() {
+            let message = format!("the route `{model}` has no target that is still configured");
+            return Err(GatewayError::new(404, message));
+        }
+        Ok(reached)
     }
 
     /// Prepares a request for one target. `request` may differ from the request as received.

@@ -16,7 +16,7 @@ impl Exchange<'_> {
     pub(crate) async fn warm_up(&self, request: &Request) -> GatewayResult {
         let model = self.requested_model(request)?;
         self.scope.record().set_requested_model(model);
-        let targets = self.reach(model)?;
+        let targets = self.reach(model).await?;
         self.gateway.operations.meter.check_allowance(&self.caller.admission, &targets).await?;
         let previous = self.find_previous(request).await?;
         if let Some(target) = targets.first() {

@@ -195,6 +195,12 @@ pub(super) const REWIND_RECORD: &[ParameterSpec] =
 
 pub(super) const NEW_KEY: &[ParameterSpec] = &[("label", "string", "A label for display.")];
 
+pub(super) const ROUTE_TARGETS: &[ParameterSpec] = &[(
+    "targets",
+    "array",
+    "The models, as `PROVIDER/model`, in the order in which they are tried.",
+)];
+
 pub(super) const KEY_LIMITS: &[ParameterSpec] = &[
     (
         "role",

@@ -242,7 +242,8 @@ async fn threads_without_an_agent_can_be_forked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_names_the_permissions_of_the_key() {
     let gateway = AgentGateway::open().await;
-    let all = ["use", "read", "inspect", "approve", "export", "verify", "manage_keys"];
+    let all =
+        ["use", "read", "inspect", "approve", "export", "verify", "manage_keys", "manage_routes"];
     for (key, role, granted) in [
         ("us.operator", json!("operator"), &all[..]),
         ("us.app", json!("app"), &all[..2]),

@@ -17,4 +17,5 @@ mod runs;
 mod scene;
 mod sdk;
 mod simulated;
+mod tenant_routes;
 mod tenants;

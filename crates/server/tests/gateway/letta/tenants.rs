@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use throughline_server::{dialect_routes, routes};
 use throughline_testkit::figure;
 
-use crate::letta::scene::{AgentGateway, user_message};
+use crate::letta::scene::{AgentGateway, MODEL, user_message};
 
 /// Routes without object ids, each with the response text expected for a tenant without objects.
-const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 27] = [
+const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 28] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),
@@ -34,6 +34,7 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 27] = [
     ("GET", "/v1/throughline/budgets", r#""keys":[]"#),
     ("GET", "/v1/throughline/keys", r#""keys":[]"#),
     ("POST", "/v1/throughline/keys", r#""tenant":"them""#),
+    ("GET", "/v1/throughline/routes", r#""routes":[]"#),
     ("GET", "/v1/throughline/usage/hours", r#""hours":[]"#),
     ("GET", "/v1/throughline/sim/ledger", "covers all tenants"),
     ("GET", "/v1/throughline/doctor", "anthropic-messages"),
@@ -82,6 +83,10 @@ async fn no_route_exposes_another_tenants_objects() {
     let call = calls["calls"][0]["id"].as_str().unwrap();
     let limits = throughline_store::KeyLimits::default();
     let key = gateway.journal.create_api_key(&"us".into(), "ours", &limits).await.unwrap();
+    let route = json!({"targets": [MODEL]});
+    let (status, _) =
+        gateway.send("us.operator", "PUT", "/v1/throughline/routes/route-fast", &route).await;
+    assert_eq!(status, 200);
     let ids = [
         ("{agent}", &*agent),
         ("{run}", run),
@@ -94,6 +99,7 @@ async fn no_route_exposes_another_tenants_objects() {
         ("{approval}", &approval),
         ("{schema}", "run-event"),
         ("{key}", &*key.id),
+        ("{route}", "route-fast"),
     ];
     let mut tried = BTreeSet::new();
     for route in routes() {
@@ -106,6 +112,9 @@ async fn no_route_exposes_another_tenants_objects() {
             let answer = String::from_utf8_lossy(&answer).into_owned();
             if route.path.contains("{schema}") {
                 assert!(status == 200 && answer.contains("\"RunEvent\""), "{path}: {answer}");
+            } else if (route.method, route.path) == ("PUT", "/v1/throughline/routes/{route}") {
+                // Each tenant has its own routes.
+                assert_eq!(status, 422, "{path}: {answer}");
             } else if route.path.contains('{') {
                 assert_eq!(status, 404, "{} {path}: {answer}", route.method);
             } else {
