@@ -154,8 +154,10 @@ impl Startup<'_> {
         let needs_keys = has_keys || config.console.is_some();
         let open = access_mode(needs_keys, config.server.allow_open);
         let store = StoreSummary { url: self.store, has_master_key: self.has_master_key };
-        text::write_styled(&welcome::welcome(&config, &url, store, open))?;
+        // A process that reads the text may send a signal at once, so the handlers come first.
         let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
+        let hangup = Reloader::signal()?;
+        text::write_styled(&welcome::welcome(&config, &url, store, open))?;
         // The first signal drains open streams; a second signal stops the gateway at once.
         let hurry = async move {
             again.wait_for_stop().await;
@@ -166,7 +168,6 @@ impl Startup<'_> {
         }
         let watching =
             catalog_watch::watch(config.catalog.clone(), |change| log_catalog(&log, &change));
-        let hangup = Reloader::signal()?;
         let (retention, retention_settings) = watch::channel(config.retention.clone());
         let retention_job = RetentionJob {
             journal: journal.clone(),
