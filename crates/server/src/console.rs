@@ -9,7 +9,7 @@
 //! | `assets.rs` | the page, built from `ui/` and embedded in the binary |
 //! | `runs.rs` | the list of runs, one run, and its trace |
 //! | `events.rs`, `stream_redactor.rs` | the events of a run as a resumable stream; redaction of its text |
-//! | `threads.rs`, `thought_map.rs` | threads; which model had which Thought, and where it was sent back |
+//! | `threads.rs`, `items.rs`, `thought_map.rs` | threads; their Items as a conversation; which model had which Thought, and where it was sent back |
 //! | `overview.rs` | calls, errors, latencies, cost and restored Thoughts by day |
 //! | `calls.rs`, `reply.rs` | the list of gateway calls, and one call with its reply |
 //! | `time_range.rs` | ranges of time in queries |
@@ -26,6 +26,7 @@ pub(crate) mod calls;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod inbox;
+pub(crate) mod items;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod model_routes;
@@ -46,6 +47,11 @@ use crate::api::{ApiError, ApiRequest, ApiResult};
 
 /// Maximum number of entries on one page of a list.
 const MAX_PAGE: usize = 200;
+/// Number of logs per store query for a list without a limit.
+const LOGS: usize = 100;
+/// Maximum number of logs to read for one page of a list. A page with fewer entries contains the
+/// cursor of the next page, so a filter that matches little costs no more in a long list.
+const MOST_LOOKED: usize = 1000;
 
 /// Returns the archive that the console reads, or 501 if the server has no archive.
 fn archive<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn Archive> {
@@ -74,7 +80,9 @@ impl<'r> LogList<'r> {
     async fn next(&mut self) -> ApiResult<Option<LogHead>> {
         if self.page.len() == 0 {
             let (archive, tenant) = (archive(self.request)?, &self.request.caller.tenant);
-            let page = archive.logs(tenant, self.kind, self.next.as_ref(), 128).await?;
+            // A larger page would read logs that a short list does not show.
+            let size = u32::try_from(row_limit(self.request, LOGS)).unwrap_or(0).clamp(8, 128);
+            let page = archive.logs(tenant, self.kind, self.next.as_ref(), size).await?;
             self.page = page.into_iter();
         }
         let head = self.page.next();

@@ -36,8 +36,8 @@ use crate::routes::parameters::{
     AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CANCEL, CONVERSATION, CONVERSATION_FILTER, DECISION,
     DOCTOR, EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, KEY_LIMITS, LEDGER, MESSAGE_TYPES, NEW_KEY,
     PAGE, ParameterSpec, RANGE, REQUIRES_APPROVAL, REWIND_RECORD, ROUTE_TARGETS, RUN, RUN_FILTER,
-    RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREADS,
-    TOOL_FILTER,
+    RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS, STREAM_MEMBERS, TAG, THREAD_ITEMS,
+    THREADS, TOOL_FILTER,
 };
 use crate::url::{Query, decode_segment};
 use crate::{console, letta};
@@ -220,6 +220,8 @@ routes! { request;
         [SHOW_THREADS] -> AnyObject => console::threads::list(request).await;
     ShowThread Inspect "GET" "/v1/throughline/threads/{thread}" "Return a thread with its runs and calls."
         -> AnyObject => console::threads::show(request).await;
+    ThreadItems Inspect "GET" "/v1/throughline/threads/{thread}/items" "List the messages, thoughts and tool calls of a thread, oldest first; the newest page comes first."
+        [THREAD_ITEMS] -> AnyObject => console::items::list(request).await;
     ThoughtMap Inspect "GET" "/v1/throughline/threads/{thread}/map" "Return the thoughts of a thread by model, with their replays."
         -> ThoughtMap => console::thought_map::map(request).await;
     ShowCalls Inspect "GET" "/v1/throughline/calls" "List the gateway's calls, page by page; the most recently written threads come first."

@@ -398,6 +398,15 @@ impl Archive for CountedExports {
         self.journal.logs(tenant, kind, after, limit)
     }
 
+    fn forks<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<LogHead>> {
+        self.journal.forks(tenant, log, limit)
+    }
+
     fn public_key(&self) -> String {
         Archive::public_key(&self.journal)
     }

@@ -22,6 +22,14 @@ pub trait Archive: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<LogHead>>;
 
+    /// Lists at most `limit` forks of a log, newest first.
+    fn forks<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<LogHead>>;
+
     /// Returns the public key for verifying Journal signatures, as hexadecimal digits.
     fn public_key(&self) -> String;
 

@@ -94,6 +94,13 @@ impl Journal {
         self.backend.version().await
     }
 
+    /// Returns how many steps SQLite's virtual machine executed for reads since the store was
+    /// opened; `None` on PostgreSQL. Unlike a time, the number does not depend on the machine, so
+    /// tests and benchmarks can compare the work of requests.
+    pub fn read_steps(&self) -> Option<u64> {
+        self.backend.read_steps()
+    }
+
     /// Returns the public key that verifies the store's manifests, in hexadecimal digits.
     pub fn public_key(&self) -> String {
         self.signer.store()

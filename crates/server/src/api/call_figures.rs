@@ -82,7 +82,8 @@ impl Default for CallFigureCache {
 }
 
 impl CallFigureCache {
-    /// Returns the calls in a log, as of this erasure epoch.
+    /// Returns the calls in a log, as of this erasure epoch. The calls that a fork shares belong to
+    /// its origin.
     pub(crate) async fn get(
         &self,
         store: &dyn Store,
@@ -90,8 +91,9 @@ impl CallFigureCache {
         head: &LogHead,
         era: ErasureEpoch,
     ) -> StoreResult<Arc<Vec<CallFigures>>> {
+        let shared = head.fork.as_ref().map_or(0, |fork| fork.at);
         let add = |calls: &mut Vec<CallFigures>, record: &Record| {
-            calls.extend(CallFigures::from_record(record));
+            calls.extend(CallFigures::from_record(record).filter(|_| record.seq > shared));
         };
         self.logs.get(store, tenant, head, era, add).await
     }

@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::console::reply::reply_items;
 use crate::console::time_range::TimeRange;
-use crate::console::{LogList, matches_search, parse_stored, row_limit};
+use crate::console::{LogList, MOST_LOOKED, matches_search, parse_stored, row_limit};
 use crate::object::{join_objects, object};
 use crate::records::RecordPages;
 use crate::redact::redact_json;
@@ -21,8 +21,6 @@ use throughline_replay::{
 
 /// Number of most recent records to read per Thread.
 const RECORDS_PER_THREAD: u64 = 2000;
-/// Maximum number of Threads to read for one page of the list.
-const MOST_LOOKED: usize = 2000;
 const MAX_CALLS_PER_THREAD: usize = 200;
 
 /// Returns whether a log with this name contains a call without a reply.
@@ -95,7 +93,8 @@ impl RecordedCall {
     }
 }
 
-/// Returns the newest calls of a Thread, newest first.
+/// Returns the newest calls of a Thread, newest first. The calls of a fork start with those that it
+/// shares with its origin.
 pub(crate) async fn calls_of_thread(
     request: &ApiRequest<'_>,
     thread: &LogHead,
@@ -170,7 +169,11 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
             break;
         }
         let mut rows = Vec::new();
-        for call in calls_of_thread(request, &thread, MAX_CALLS_PER_THREAD).await? {
+        // The origin of a fork lists the calls that they share.
+        let shared = thread.fork.as_ref().map_or(0, |fork| fork.at);
+        let calls = calls_of_thread(request, &thread, MAX_CALLS_PER_THREAD).await?;
+        for call in calls.into_iter().filter(|call| call.thread != thread.log || call.seq > shared)
+        {
             let row = call.row();
             if filter.matches(&call) && matches_search(request, [row.as_str()]) {
                 rows.push(((call.at, call.seq), row));

@@ -1,4 +1,4 @@
-//! Shows the reply of a call: its text, Thoughts, tool calls and media.
+//! Shows the Items of a reply or a Thread: text, Thoughts, tool calls, results and media.
 
 use throughline_core::{Body, Item, Media, Seal, StoreError, Tenant, ThoughtKind, VaultTurn};
 use throughline_json::Json;
@@ -6,6 +6,7 @@ use throughline_spec::RedactionPolicy;
 
 use crate::api::{ApiRequest, ApiResult};
 use crate::letta::item_reader::stored_items;
+use crate::letta::message::result_text;
 use crate::object::object;
 use crate::redact::redact_json;
 
@@ -34,7 +35,8 @@ pub(crate) async fn reply_items(
     Ok(items.iter().map(|stored| item_json(&stored.item, &policy)).collect())
 }
 
-fn item_json(item: &Item, policy: &RedactionPolicy) -> Json {
+/// Encodes an Item with secrets redacted.
+pub(crate) fn item_json(item: &Item, policy: &RedactionPolicy) -> Json {
     let text = |text: &str| policy.redact_text(text).into_owned();
     let sealed: usize = item.seals.iter().map(Seal::len).sum();
     let sealed = Some(sealed).filter(|bytes| *bytes > 0);
@@ -58,7 +60,11 @@ fn item_json(item: &Item, policy: &RedactionPolicy) -> Json {
         Body::Media(media) => media_json(media),
         Body::Compaction => object! { "kind": "compaction", "sealed_bytes"? sealed },
         Body::Summary { text: content, .. } => object! { "kind": "text", "text": text(content) },
-        Body::Result(_) | Body::Unknown => object! { "kind": "other", "sealed_bytes"? sealed },
+        Body::Result(result) => object! {
+            "kind": "tool_result", "name"? result.name, "outcome": result.outcome.as_str(),
+            "text": text(&result_text(result)), "sealed_bytes"? sealed,
+        },
+        Body::Unknown => object! { "kind": "other", "sealed_bytes"? sealed },
     }
 }
 

@@ -9,12 +9,9 @@ use throughline_json::{Json, Object};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, Summary, is_run, json_response};
 use crate::console::time_range::TimeRange;
-use crate::console::{LogList, decimal, erasure_epoch, matches_search, row_limit};
+use crate::console::{LogList, MOST_LOOKED, decimal, erasure_epoch, matches_search, row_limit};
 use crate::object::{object, to_json};
 use crate::response::GatewayResponse;
-
-/// Maximum number of logs to read for one page.
-const MOST_LOOKED: usize = 2000;
 
 /// The member that marks an interrupted run, and the value of the filter for such runs.
 const INTERRUPTED: &str = "interrupted";

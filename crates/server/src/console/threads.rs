@@ -7,12 +7,15 @@ use throughline_replay::is_conversation;
 
 use crate::api::{ApiRequest, ApiResult, first_words, json_response};
 use crate::console::{
-    LogList, MAX_PAGE, calls, erasure_epoch, matches_search, row_limit, runs as run_rows,
+    LogList, MAX_PAGE, MOST_LOOKED, archive, calls, erasure_epoch, matches_search, row_limit,
+    runs as run_rows,
 };
 use crate::letta::item_reader::stored_items;
 use crate::letta::runs;
 use crate::object::{join_objects, object};
 
+/// Maximum number of forks to list.
+const MAX_FORKS: u32 = 50;
 /// Number of records at the start of a Thread to read for its title.
 const FIRST: u32 = 24;
 
@@ -36,16 +39,15 @@ fn thread_use(id: &str) -> Option<&'static str> {
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     let limit = row_limit(request, 50);
     let mut logs = LogList::new(request, LogKind::Thread);
-    let mut found = Vec::new();
-    while let Some(head) = logs.next().await? {
+    let (mut found, mut looked) = (Vec::new(), 0);
+    while found.len() < limit && looked < MOST_LOOKED {
+        let Some(head) = logs.next().await? else { break };
+        looked += 1;
         let Some(kind) = thread_use(&head.log.0) else { continue };
         let title = title(request, &head).await?;
         let haystack = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
         if matches_search(request, [&*haystack]) {
             found.push(row(&head, kind, title.as_deref()));
-        }
-        if found.len() >= limit {
-            break;
         }
     }
     Ok(json_response(&object! { "threads": found, "next"? logs.next.map(|next| next.0) }))
@@ -77,7 +79,7 @@ async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<Str
     Ok(first_text.map(|text| shorten(&text)))
 }
 
-/// Shows one Thread with its newest runs and calls.
+/// Shows one Thread with its newest runs, calls and forks.
 pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let thread = request.thread_head(&request.id(0)).await?;
     let heads = runs::run_heads(request, &thread.log, None, MAX_PAGE).await?;
@@ -91,5 +93,16 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let calls: Vec<Json> = calls.iter().map(calls::RecordedCall::row).collect();
     let title = title(request, &thread).await?;
     let head = row(&thread, thread_use(&thread.log.0).unwrap_or("kept"), title.as_deref());
-    Ok(json_response(&join_objects(&head, &object! { "runs": rows, "calls": calls })))
+    let tenant = &request.caller.tenant;
+    let forks = archive(request)?.forks(tenant, &thread.log, MAX_FORKS).await?;
+    let forks = forks.iter().map(|fork| {
+        let at = fork.fork.as_ref().map(|fork| fork.at);
+        object! {
+            "id": fork.log.0, "at"? at, "created": fork.created.to_string(),
+            "updated": fork.updated.to_string(),
+        }
+    });
+    let forks: Vec<Json> = forks.collect();
+    let more = object! { "runs": rows, "calls": calls, "forks": forks };
+    Ok(json_response(&join_objects(&head, &more)))
 }

@@ -422,14 +422,19 @@ pub(crate) fn call_messages<'i>(
     [message(false), message(true)].into_iter().flatten().collect()
 }
 
-fn returned(result: &ToolResult) -> MessageContent {
-    let status = if result.outcome == Outcome::Ok { "success" } else { ERROR };
+/// Returns the text of a tool result, with one line per part.
+pub(crate) fn result_text(result: &ToolResult) -> String {
     let texts = result.parts.iter().map(|part| match part {
         Part::Text(text) => text.to_string(),
         Part::Value(value) | Part::Unknown(_, value) => value.as_str().to_owned(),
         Part::Media(_) => "[media]".to_owned(),
     });
-    let tool_return = Name::from(texts.collect::<Vec<_>>().join("\n"));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn returned(result: &ToolResult) -> MessageContent {
+    let status = if result.outcome == Outcome::Ok { "success" } else { ERROR };
+    let tool_return = Name::from(result_text(result));
     let tool_call_id = result.call.0.clone();
     MessageContent::ToolReturnMessage {
         tool_return: tool_return.clone(),

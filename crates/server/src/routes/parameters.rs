@@ -68,6 +68,11 @@ pub(super) const SHOW_THREADS: &[ParameterSpec] = &[
     ("limit", "integer", "The largest number of entries to return."),
 ];
 
+pub(super) const THREAD_ITEMS: &[ParameterSpec] = &[
+    ("before", "integer", "The `before` of the page before, for older items."),
+    ("limit", "integer", "The largest number of records to read."),
+];
+
 pub(super) const SHOW_CALLS: &[ParameterSpec] = &[
     ("search", "string", "Text to search for in calls."),
     ("status", "string", "`ok`, `failed`, or an HTTP status."),

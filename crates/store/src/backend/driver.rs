@@ -36,6 +36,11 @@ pub(crate) type SnapshotWork = Box<dyn FnOnce(&dyn Transaction) -> Result<(), St
 pub(crate) trait Driver: Send + Sync {
     fn dialect(&self) -> &'static Dialect;
 
+    /// Returns how many steps the database executed for all reads so far, if it counts them.
+    fn read_steps(&self) -> Option<u64> {
+        None
+    }
+
     /// Runs a read-only query.
     fn query(&self, sql: &str, values: &[SqlValue]) -> StoreFuture<'_, Vec<SqlRow>>;
 

@@ -10,7 +10,7 @@ use crate::journal::Journal;
 use crate::journal::api_keys::{KeyLimits, NewApiKey};
 use crate::journal::listing::Page;
 use crate::journal::verify::{VerifyFailure, VerifyReport};
-use crate::query::Order;
+use crate::query::{Listing, Order};
 
 impl Archive for Journal {
     fn logs<'a>(
@@ -22,6 +22,17 @@ impl Archive for Journal {
     ) -> StoreFuture<'a, Vec<LogHead>> {
         let page = Page { after: after.cloned(), limit, order: Order::Newest };
         self.backend.logs(tenant, page.listing(Some(kind)))
+    }
+
+    fn forks<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<LogHead>> {
+        let page = Page { after: None, limit, order: Order::Newest };
+        let listing = Listing { forks_of: Some(log.clone()), ..page.listing(None) };
+        self.backend.logs(tenant, listing)
     }
 
     fn public_key(&self) -> String {

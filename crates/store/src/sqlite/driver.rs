@@ -48,6 +48,10 @@ impl Driver for Sqlite {
         &DIALECT
     }
 
+    fn read_steps(&self) -> Option<u64> {
+        Some(self.readers.steps())
+    }
+
     fn query(&self, sql: &str, values: &[SqlValue]) -> StoreFuture<'_, Vec<SqlRow>> {
         let (sql, values) = (sql.to_owned(), values.to_vec());
         self.readers.read(move |db| select(db, &sql, &values))

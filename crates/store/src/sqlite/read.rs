@@ -2,6 +2,7 @@
 //! waits for them.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::sqlite::commit::unsigned;
 use crate::sqlite::schema::{Access, connect, failure, wait_for};
-use crate::sqlite::statements::query_first;
+use crate::sqlite::statements::{query_first, take_steps};
 use crate::sync::{blocking, lock};
 
 /// A connection pool for reads.
@@ -22,13 +23,21 @@ pub(super) struct Readers {
     count: u32,
     patience: Duration,
     pub(super) access: Access,
+    /// Steps of SQLite's virtual machine in all reads.
+    steps: Arc<AtomicU64>,
 }
 
 impl Readers {
     pub(super) fn new(path: &Path, count: usize, patience: Duration, access: Access) -> Self {
         let count = u32::try_from(count.clamp(1, 1024)).unwrap_or(1024);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
-        Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience, access }
+        let (path, idle, steps) = (path.to_owned(), Arc::default(), Arc::default());
+        Self { path, idle, permits, count, patience, access, steps }
+    }
+
+    /// Returns how many steps SQLite's virtual machine executed for all reads so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// Reads on the current thread. This costs less than a blocking task if the read needs only a
@@ -44,7 +53,9 @@ impl Readers {
             if let Some(db) = idle {
                 wait_for(Duration::ZERO);
                 // Drop a connection that failed instead of returning it to the pool.
+                take_steps();
                 if let Ok(value) = read(&db) {
+                    self.steps.fetch_add(take_steps(), Ordering::Relaxed);
                     lock(&self.idle).push(db);
                     return Ok(value);
                 }
@@ -63,7 +74,7 @@ impl Readers {
             let permit = self.permits.clone().acquire_owned().await;
             let permit = permit.map_err(|_| StoreError::Closed)?;
             let (path, idle) = (self.path.clone(), self.idle.clone());
-            let (patience, access) = (self.patience, self.access);
+            let (patience, access, steps) = (self.patience, self.access, Arc::clone(&self.steps));
             blocking(move || {
                 let _permit = permit;
                 wait_for(patience);
@@ -71,7 +82,9 @@ impl Readers {
                 let db = lock(&idle).pop();
                 let db = db.map_or_else(|| connect(&path, access), Ok).map_err(failed)?;
                 // Drop a connection that failed instead of returning it to the pool.
+                take_steps();
                 let value = read(&db).map_err(failed)?;
+                steps.fetch_add(take_steps(), Ordering::Relaxed);
                 lock(&idle).push(db);
                 Ok(value)
             })

@@ -1,7 +1,27 @@
 //! Prepared statements that are needed for every captured turn. The writer keeps them while it
 //! runs, because looking up a statement by its SQL text costs as much as running a small statement.
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
+use std::cell::Cell;
+
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension as _, Params, Row, Statement, StatementStatus,
+};
+
+thread_local! {
+    /// Steps of SQLite's virtual machine on this thread since the last call of [`take_steps`].
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Adds the steps of a statement that has ended to those of this thread.
+pub(super) fn count_steps(statement: &Statement<'_>) {
+    let steps = statement.reset_status(StatementStatus::VmStep);
+    STEPS.set(STEPS.get().wrapping_add(u64::try_from(steps).unwrap_or(0)));
+}
+
+/// Returns the counted steps of this thread, and starts again from zero.
+pub(super) fn take_steps() -> u64 {
+    STEPS.take()
+}
 
 /// Declares the struct [`Statements`], with one field per statement, and a constructor.
 macro_rules! statements {
@@ -78,7 +98,10 @@ pub(super) fn query_all<T>(
     values: impl Params,
     decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
-    db.prepare_cached(sql)?.query_map(values, decode)?.collect()
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map(values, decode)?.collect();
+    count_steps(&statement);
+    rows
 }
 
 /// Runs a query and decodes its first row, if there is one.
@@ -88,5 +111,8 @@ pub(super) fn query_first<T>(
     values: impl Params,
     decode: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Option<T>> {
-    db.prepare_cached(sql)?.query_row(values, decode).optional()
+    let mut statement = db.prepare_cached(sql)?;
+    let row = statement.query_row(values, decode).optional();
+    count_steps(&statement);
+    row
 }

@@ -68,9 +68,17 @@ impl SimulatedGateway {
     }
 }
 
-/// The overview and `throughline usage` report the same calls, tokens and cost for each day.
+/// Adds up the values of a metric whose labels contain each of the texts.
+fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
+    let lines = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    let lines = lines.filter(|line| labels.iter().all(|label| line.contains(label)));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+/// The overview, `throughline usage`, `throughline stats` and the metrics report the same calls,
+/// tokens and cost.
 #[test]
-fn overview_equals_the_usage_command() {
+fn overview_equals_the_usage_and_stats_commands_and_the_metrics() {
     let gateway = SimulatedGateway::start("overview-usage");
     gateway.converse();
     let overview = gateway.get("/v1/throughline/overview");
@@ -107,6 +115,25 @@ fn overview_equals_the_usage_command() {
         assert!(total[name].as_u64().is_some_and(|time| time > 0), "{name}: {total:#}");
     }
     assert_eq!(overview["complete"], json!(true));
+    let stats = gateway.store.json(&["stats"]);
+    assert_eq!(stats["turns"], total["calls"], "{stats:#}");
+    let page = gateway.serving.send("GET", "/metrics", "", "");
+    let sum_of = |name: &str, labels: &[&str], scale: f64| {
+        json!(format!("{:.0}", scale * metric(&page, name, labels)))
+    };
+    // The metrics also count requests to the console.
+    let dialect = "dialect=\"anthropic-messages\"";
+    let calls = |label: &str| sum_of("throughline_calls_total", &[dialect, label], 1.0);
+    let shown = |name: &str| json!(total[name].to_string());
+    assert_eq!(calls(""), shown("recorded"), "{page}");
+    assert_eq!(calls("status=\"200\""), shown("calls"), "{page}");
+    assert_eq!(calls("status=\"400\""), shown("failed"), "{page}");
+    for kind in ["input", "cached", "output", "thought"] {
+        let label = format!("kind=\"{kind}\"");
+        let counted = sum_of("throughline_tokens_total", &[&label], 1.0);
+        assert_eq!(counted, shown(kind), "{kind}: {page}");
+    }
+    assert_eq!(sum_of("throughline_cost_usd_total", &[], 1e6), shown("micro_usd"), "{page}");
     let earlier = gateway.get("/v1/throughline/overview?until=2020-01-01T00:00:00Z");
     assert_eq!(pick(&earlier["total"], &["calls", "recorded"]), [0, 0].map(Value::from));
     let wrong = gateway.get("/v1/throughline/overview?since=yesterday");
@@ -153,4 +180,35 @@ fn call_view_contains_the_reply() {
     assert!(reply.iter().any(|item| item["kind"] == "text"), "{reply:#?}");
     let failed = view(&gateway.calls("status=failed")[0]);
     assert!(failed.get("reply").is_none(), "{failed:#}");
+}
+
+/// If a client continues one answer twice, the second continuation is a fork. The list and the
+/// overview count the shared call once.
+#[test]
+fn branches_of_a_conversation_share_calls_that_are_counted_once() {
+    let gateway = SimulatedGateway::start("call-branches");
+    let question = json!({"role": "user", "content": "Is it warmer in Rome or in Oslo?"});
+    let send = |messages: &[Value]| {
+        let body = json!({"model": CLAUDE, "max_tokens": 64, "messages": messages});
+        let answer = gateway.send("POST", "/v1/messages", &body);
+        json!({"role": "assistant", "content": answer["content"]})
+    };
+    let answer = send(std::slice::from_ref(&question));
+    for next in ["And tomorrow?", "And by train?"] {
+        send(&[question.clone(), answer.clone(), json!({"role": "user", "content": next})]);
+    }
+    let calls = gateway.calls("");
+    assert_eq!(calls.len(), 3, "{calls:#?}");
+    let overview = gateway.get("/v1/throughline/overview");
+    let total = &overview["total"];
+    assert_eq!((&total["calls"], &total["recorded"]), (&json!(3), &json!(3)), "{total:#}");
+    let view = |call: &Value| {
+        let thread = call["thread"].as_str().unwrap();
+        gateway.get(&format!("/v1/throughline/threads/{thread}"))
+    };
+    let (fork, origin) = (view(&calls[0]), view(&calls[1]));
+    assert_eq!(fork["forked_from"], origin["id"], "{fork:#}");
+    assert_eq!(origin["forks"][0]["id"], fork["id"], "{origin:#}");
+    // Both show the whole conversation.
+    assert_eq!([&fork, &origin].map(|view| view["calls"].as_array().unwrap().len()), [2, 2]);
 }

@@ -72,6 +72,45 @@ async fn runs_are_summarised_and_searchable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn items_of_a_thread_are_listed_page_by_page() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    gateway.send_message(&agent, "What is the weather like?").await;
+    let path = format!("/v1/throughline/threads/{agent}/items");
+    let page = gateway.request("GET", &path, &json!(null)).await;
+    let items = page["items"].as_array().unwrap();
+    let kinds: Vec<&str> = items.iter().map(|item| item["kind"].as_str().unwrap()).collect();
+    let first = ["text", "thought", "thought", "tool_call", "tool_result"];
+    assert!(kinds.starts_with(&first), "{page:#}");
+    assert_eq!(
+        (&items[0]["role"], &items[0]["text"]),
+        (&json!("user"), &json!("What is the weather like?"))
+    );
+    assert_eq!((&items[4]["role"], &items[4]["outcome"]), (&json!("tool"), &json!("ok")));
+    assert!(items[1]["sealed_bytes"].as_u64() > Some(0), "{page:#}");
+    let (mut collected, mut before) = (Vec::new(), None);
+    loop {
+        let query = before.map_or_else(String::new, |before: u64| format!("&before={before}"));
+        let page = gateway.request("GET", &format!("{path}?limit=2{query}"), &json!(null)).await;
+        let mut items = page["items"].as_array().unwrap().clone();
+        assert!(items.len() <= 2, "{page:#}");
+        items.append(&mut collected);
+        (collected, before) = (items, page["before"].as_u64());
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(&collected, items);
+    // Another tenant has no such Thread, and a rewind hides the later Items.
+    assert_eq!(gateway.send("them", "GET", &path, &json!(null)).await.0, 404);
+    let seq = items[0]["seq"].as_u64().unwrap();
+    let rewind = format!("/v1/throughline/threads/{agent}/rewind");
+    gateway.request("POST", &rewind, &json!({"to": seq})).await;
+    let page = gateway.request("GET", &path, &json!(null)).await;
+    assert_eq!(page["items"].as_array().unwrap().len(), 1, "{page:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn event_streams_resume_without_gaps_or_secrets() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;

@@ -6,6 +6,7 @@ mod conversations;
 mod decisions;
 mod history;
 mod keys;
+mod list_costs;
 mod lists;
 mod messages;
 mod nodes;
