@@ -39,5 +39,5 @@ export default defineConfig({
     },
   },
   plugins: [assetList()],
-  server: { proxy: { "/v1": "http://127.0.0.1:4400" } },
+  server: { proxy: Object.fromEntries(["/v1", "/openapi.json", "/docs"].map((path) => [path, "http://127.0.0.1:4400"])) },
 });

@@ -3,10 +3,10 @@
 import { render, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { clearKey, storedKey } from "./api";
-import { to, useFetch, useRoute, useTheme, useTimeStyle, type Theme } from "./hooks";
+import { to, useFetch, useRoute, useTheme, useTimeStyle, useTitle, type Theme } from "./hooks";
 import { zone } from "./format";
 import { Palette, type Command } from "./palette";
-import { copyText, Empty, Switch } from "./parts";
+import { copyText, Empty, PageHead, Switch } from "./parts";
 import { may, setAccount, type Account, type Permission } from "./permissions";
 import { SignedInUser } from "./session";
 import { savedViews } from "./views";
@@ -217,7 +217,17 @@ function Page({ route, decided }: { route: string[]; decided: () => void }) {
   const [page = "overview", id = "", other = ""] = route;
   const permission = PAGES.find(([known]) => known === active(page))?.[4];
   if (permission && !may(permission)) return <Empty title="This key cannot open the page">The role of the key does not include it. Choose a page from the menu, or sign in with another key.</Empty>;
-  return Object.hasOwn(ROUTES, page) ? ROUTES[page]!(id, decided, other) : <Empty title="Page not found">Choose a page from the menu.</Empty>;
+  return Object.hasOwn(ROUTES, page) ? ROUTES[page]!(id, decided, other) : <NotFound />;
+}
+
+function NotFound() {
+  useTitle("Page not found");
+  return (
+    <>
+      <PageHead title="Page not found" />
+      <Empty title="There is no page at this address">Choose a page from the menu, or press Ctrl K to search.</Empty>
+    </>
+  );
 }
 
 const isDark = () => {

@@ -85,7 +85,18 @@ export interface ThreadRow {
   records: number;
   bytes: number;
   updated: string;
+  created: string;
+  /** The Thread whose history a fork shares. */
+  forked_from?: string;
   gone?: string;
+}
+
+/** A Thread that shares the history of another one up to a record. */
+export interface ForkRow {
+  id: string;
+  at?: number;
+  created: string;
+  updated: string;
 }
 
 export interface Finding {

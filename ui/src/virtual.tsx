@@ -54,7 +54,9 @@ export function VirtualList<R>({ rows, id, draw, estimateHeight, follows, label 
   }, []);
 
   const updateView = useCallback(() => {
-    const element = box.current!;
+    const element = box.current;
+    // A resize event may arrive while the page closes.
+    if (!element) return;
     atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
     setView((before) => (before.top === element.scrollTop && before.height === element.clientHeight ? before : { top: element.scrollTop, height: element.clientHeight }));
   }, []);

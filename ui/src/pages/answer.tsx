@@ -2,12 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { bytes, line, plain, pretty } from "../format";
-import { Copy, LongText, Seal } from "../parts";
+import { Copy, LongText, Seal, sealState } from "../parts";
 import type { CallRecord } from "./call";
 
 /** An Item of the reply. */
 export interface ReplyItem {
-  kind: "text" | "thought" | "tool_call" | "hosted" | "media" | "compaction" | "other";
+  kind: "text" | "thought" | "tool_call" | "tool_result" | "hosted" | "media" | "compaction" | "other";
   text?: string;
   summary?: boolean;
   sealed_bytes?: number;
@@ -15,6 +15,8 @@ export interface ReplyItem {
   id?: string;
   args?: unknown;
   result?: boolean;
+  /** The outcome of a tool call: `ok`, `error`, `unknown` or `denied`. */
+  outcome?: string;
   mime?: string;
   bytes?: number;
   /** The content of an image. */
@@ -60,8 +62,11 @@ export function toolArguments(args: unknown): string {
   return short.length < 100 ? short : typeof args === "string" ? args : pretty(args);
 }
 
-export function Item({ item }: { item: ReplyItem }) {
-  const seal = item.sealed_bytes ? <Seal state="sealed" why="sealed by the provider" size={item.sealed_bytes} /> : null;
+const OUTCOMES: Record<string, [tone: string, label: string]> = { error: ["bad", "failed"], unknown: ["warn", "outcome unknown"], denied: ["bad", "rejected"] };
+
+/** An Item; `role` is set for Items of a Thread, and `did` is the latest Fate of its Seal. */
+export function Item({ item, role, did }: { item: ReplyItem; role?: string; did?: string }) {
+  const seal = item.sealed_bytes ? <Seal state={sealState(did)} why={did ?? "sealed by the provider"} size={item.sealed_bytes} /> : null;
   switch (item.kind) {
     case "thought":
       return (
@@ -73,6 +78,12 @@ export function Item({ item }: { item: ReplyItem }) {
       return (
         <Part label="Tool call" kind="tool" marks={<><code class="name">{plain(item.name ?? "")}</code> {seal} <Copy text={typeof item.args === "string" ? item.args : JSON.stringify(item.args, null, 2)} label="Copy arguments" /></>}>
           <LongText text={toolArguments(item.args)} mono limit={800} />
+        </Part>
+      );
+    case "tool_result":
+      return (
+        <Part label="Tool result" kind="tool" marks={<>{item.name ? <code class="name">{plain(item.name)}</code> : null} {item.outcome && OUTCOMES[item.outcome] ? <span class={`tag ${OUTCOMES[item.outcome]![0]}`}>{OUTCOMES[item.outcome]![1]}</span> : null}</>}>
+          <LongText text={item.text ?? ""} mono limit={800} />
         </Part>
       );
     case "hosted":
@@ -92,9 +103,11 @@ export function Item({ item }: { item: ReplyItem }) {
     case "other":
       return <Part label="Other content" kind="other" marks={seal} />;
     default:
-      return <Part label="Assistant" kind="text" marks={seal}><LongText text={item.text ?? ""} limit={6000} /></Part>;
+      return <Part label={ROLES[role ?? ""] ?? "Assistant"} kind={role && role !== "assistant" ? "user" : "text"} marks={seal}><LongText text={item.text ?? ""} limit={role === "system" ? 400 : 6000} /></Part>;
   }
 }
+
+const ROLES: Record<string, string> = { user: "User", system: "System prompt", developer: "Developer", tool: "Tool" };
 
 /** Returns the text of the last user message of a request on any wire; empty if it has none. */
 export function lastUserText(body: unknown): string {

@@ -11,6 +11,7 @@ import { Copy, ErrorBox, Fact, FetchStatus, FullTime, Id, PageHead, Seal, sealSt
 import type { CallRow, Evidence, Finding } from "../types";
 import { Answer, type ReplyItem } from "./answer";
 import { CallStatus, callCost, isGood, Verdict } from "./calls";
+import { pythonSnippet } from "../snippet";
 import { Restored } from "./restored";
 
 export interface RequestBody {
@@ -138,6 +139,7 @@ function Actions({ record, call }: { record: CallRecord; call: string }) {
     <div class="actions">
       {thread ? <a class="button" href={`${to("thread", thread)}?call=${encodeURIComponent(call)}`}>Show in Thread</a> : null}
       {has(received) ? <Copy text={curl(received!)} label="Copy as curl" /> : null}
+      {has(received) && pythonSnippet(received!) ? <Copy text={pythonSnippet(received!)!} label="Copy as Python" /> : null}
       {has(received) ? <Copy text={JSON.stringify(received!.body, null, 2)} label="Copy fixture for throughline audit" /> : null}
       {has(sent) ? <Copy text={JSON.stringify(sent!.body, null, 2)} label="Copy sent request" /> : null}
     </div>

@@ -111,7 +111,8 @@ function Figures({ overview, range, since }: { overview: Overview; range: string
         <Figure hook="duration" name="Call duration" value={micros(total.duration_p50)} more={`p95 ${micros(total.duration_p95)}`} />
         <Figure hook="tokens" name="Tokens" value={compact(total.input + total.output)} more={`${compact(total.input)} input · ${compact(total.output)} output`} />
         <Figure hook="cost" name="Cost" value={dollars(total.micro_usd / 1e6)} href={to("usage")} more="by model and key" />
-        <Figure hook="cache" name="Prompt cache hit rate" value={percent(total.cached, total.input)} more={saved > 0 ? `saved about ${dollars(saved)}` : saved < 0 ? `cost about ${dollars(-saved)} more` : "of the input tokens"} />
+        <Figure hook="cache" name="Prompt cache hit rate" value={percent(total.cached, total.input)} more="of the input tokens" />
+        <Figure hook="saved" name={saved < 0 ? "Extra cost of prompt caches" : "Saved by prompt caches"} value={dollars(Math.abs(saved))} tone={saved > 0 ? "good" : undefined} more="estimate at current prices" />
       </dl>
       <div class="plots">
         <Chart title="Calls" days={names} isBars isCount show={compact} open={openDay()} series={[{ name: "answered", values: pick((one) => one.calls), colour: "--accent" }]} />

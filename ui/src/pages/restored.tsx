@@ -9,9 +9,8 @@ import { FindingCard, type CallRecord, type PartFate } from "./call";
 
 /** The evidence that identified a turn, by the words of a Fate. */
 const EVIDENCE: [words: string, meaning: string][] = [
-  ["by claim", "The client sent an id of the gateway that names this turn."],
-  ["by id", "The client sent the provider's id of this turn."],
-  ["by seal", "The client sent a Seal of this turn."],
+  ["by claim", "The client sent an id that the gateway issued for this turn."],
+  ["by unique id", "The client sent an id of the provider that only this turn has."],
   ["by the visible conversation", "The client sent the same conversation, without the reasoning."],
 ];
 

@@ -5,9 +5,9 @@ import { useEffect } from "preact/hooks";
 import { to, useFetch, useNow, useParam, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
 import { Empty, FetchStatus, Id, PageHead, RelativeTime, Switch, Table, TitleCell, type Column } from "../parts";
-import type { CallRow, RunRow, ThreadRow } from "../types";
+import type { CallRow, ForkRow, RunRow, ThreadRow } from "../types";
 import { CallTable, ConnectHint } from "./calls";
-import { Conversation } from "./conversation";
+import { AgentConversation, Conversation } from "./conversation";
 import { RunTable } from "./runs";
 
 const KINDS = { agent: "Agent", gateway: "Gateway", kept: "Stored" };
@@ -41,7 +41,7 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
 }
 
 export function ThreadPage({ thread }: { thread: string }) {
-  const state = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
+  const state = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[]; forks: ForkRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
   const { value } = state;
   useTitle(value?.title ?? "Thread");
   const [shown] = useParam("call");
@@ -61,7 +61,8 @@ export function ThreadPage({ thread }: { thread: string }) {
         </div>
       </PageHead>
       {value.gone ? <p class="callout">The content of this Thread was erased: {plain(value.gone)}.</p> : null}
-      {tab === "chat" ? <Conversation calls={value.calls} chosen={shown} /> : null}
+      {tab === "chat" && value.calls.length ? <Conversation calls={value.calls} chosen={shown} /> : null}
+      {!value.calls.length && !value.gone && value.kind !== "gateway" ? <AgentConversation thread={thread} /> : null}
       {value.runs.length ? (
         <section aria-labelledby="runs">
           <h2 id="runs">Runs</h2>
@@ -74,7 +75,28 @@ export function ThreadPage({ thread }: { thread: string }) {
           <CallTable calls={value.calls} shown={shown} />
         </section>
       ) : null}
-      {!value.runs.length && !value.calls.length ? <Empty title="No runs or calls yet">This Thread was stored without a run or a gateway call.</Empty> : null}
+      <Branches thread={value} forks={value.forks} />
+      {!value.runs.length && !value.calls.length && value.kind === "gateway" ? <Empty title="No calls yet">This conversation has no calls.</Empty> : null}
     </>
+  );
+}
+
+/** The Threads that share a part of this Thread's history: its origin and its forks. */
+function Branches({ thread, forks }: { thread: ThreadRow; forks: ForkRow[] }) {
+  const now = useNow();
+  const origin = thread.forked_from ? [{ id: thread.forked_from, kind: "origin" }] : [];
+  const rows: (Partial<ForkRow> & { id: string; kind: string })[] = [...origin, ...forks.map((fork) => ({ ...fork, kind: "branch" }))];
+  if (!rows.length) return null;
+  const columns: Column<(typeof rows)[number]>[] = [
+    ["Thread", ({ id, kind }) => <TitleCell page="thread" id={id} title={kind === "origin" ? "The Thread that this one branches from" : "Branch of this Thread"} />, "title"],
+    ["Shared records", ({ at }) => (at === undefined ? <span class="dim">–</span> : compact(at)), "number"],
+    ["Updated", ({ updated }) => (updated ? <RelativeTime at={updated} now={now} /> : <span class="dim">–</span>), "number dim"],
+  ];
+  return (
+    <section aria-labelledby="branches">
+      <h2 id="branches">Branches</h2>
+      <p class="hint">If a client continues a conversation from an earlier message, the continuation becomes a Thread of its own, which shares the messages before.</p>
+      <Table rows={rows} columns={columns} id={(row) => row.id} />
+    </section>
   );
 }

@@ -11,7 +11,9 @@ use throughline_store::Options;
 use throughline_testkit::{cases, figure};
 
 use crate::console::driver::Browser;
-use crate::console::{assert_no_complaints, browser};
+use crate::console::{
+    DESKTOP, PHONE, assert_fits, assert_no_complaints, browser, check_both_themes,
+};
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 
@@ -20,6 +22,8 @@ const CALLS_PER_RUN: u32 = 20;
 const CALLS_PER_THREAD: u32 = 200;
 /// Every call with a number divisible by this one fails.
 const FAILING: u32 = 5;
+/// Number of calls from which on the test also opens every page.
+const REALISTIC: u32 = 10_000;
 /// Maximum number of elements on a page.
 const MOST_ELEMENTS: u64 = 2_000;
 
@@ -141,8 +145,88 @@ fn lists_of_many_calls_stay_small() {
     }
     figure("bytes of the first rows of calls, failed calls, runs and Threads", format!("{long:?}"));
     figure("the same with a hundredth of the calls, or with 150", format!("{short:?}"));
-    let Some((browser, _)) = browser() else { return };
+    let Some((browser, axe)) = browser() else { return };
     check_elements(&browser, &serving);
+    if all >= REALISTIC {
+        check_pages(&browser, &serving, &mut client, &axe);
+    }
+}
+
+/// The pages of the data set: the lists with and without filters, and pages of failed, switched and
+/// resumed conversations and runs.
+fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
+    let mut first = |list: &str, query: &str| {
+        let path = format!("/v1/throughline/{list}?limit=1&{query}");
+        let body = client.send("GET", &path, &json!(null));
+        let found: Value = serde_json::from_slice(&body).unwrap();
+        found[list][0].clone()
+    };
+    let id = |row: &Value| row["id"].as_str().unwrap().to_owned();
+    let failed_run = id(&first("runs", "status=failed"));
+    // The second third of the runs was resumed after a crash.
+    let resumed_run = id(&first("runs", "search=Task%2010"));
+    let (answered, failed) = (first("calls", "status=ok"), first("calls", "status=failed"));
+    let switched = first("calls", "model=sim/gpt-5.2");
+    let switched = switched["thread"].as_str().unwrap();
+    let lists = [
+        "overview",
+        "calls",
+        "calls?status=failed",
+        "calls?model=gpt-5.2&range=7d&sort=-tokens",
+        "runs",
+        "runs?status=failed",
+        "threads",
+        "threads?search=Question",
+        "usage",
+        "inbox",
+        "journal",
+        "playground",
+        "doctor",
+        "settings",
+        "settings?tab=data",
+        "api",
+    ];
+    let lists = lists.map(|page| (page, page.to_owned()));
+    let mut pages = lists.to_vec();
+    pages.extend([
+        ("failed run", format!("run/{failed_run}")),
+        ("resumed run", format!("run/{resumed_run}")),
+        ("trace", format!("trace/{resumed_run}")),
+        ("compare", format!("compare/{failed_run}/{resumed_run}")),
+        ("call", format!("call/{}", id(&answered))),
+        ("failed call", format!("call/{}", id(&failed))),
+        ("conversation", format!("thread/{switched}")),
+        ("map", format!("map/{switched}")),
+    ]);
+    pages
+}
+
+/// Opens each page in the windows of a desktop and of a phone, and reloads it: the same rows are
+/// shown, nothing scrolls sideways, and axe finds nothing above minor in either theme.
+fn check_pages(browser: &Browser, serving: &GatewayProcess, client: &mut Client, axe: &str) {
+    let rows = "document.querySelector('main table')?.getAttribute('aria-rowcount') ?? 'none'";
+    for (width, height) in [DESKTOP, PHONE] {
+        browser.resize(width, height);
+        for (name, path) in pages(client) {
+            browser.open("about:blank");
+            browser.open(&format!("http://{}/#/{path}", serving.address));
+            let is_loaded = "document.querySelector('h1') && !document.querySelector('.loading')";
+            browser.wait(is_loaded);
+            let before = browser.run(&format!("return [location.hash, {rows}]"));
+            browser.run("location.reload()");
+            browser.wait(is_loaded);
+            browser.wait(&format!(
+                "JSON.stringify([location.hash, {rows}]) === {:?}",
+                before.to_string()
+            ));
+            assert_fits(browser, name, width);
+            let file: String =
+                path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+            check_both_themes(browser, &format!("set-{width}-{file}"), axe);
+            browser.run("delete document.documentElement.dataset.theme");
+        }
+    }
+    assert_no_complaints(browser);
 }
 
 /// Opens each list, loads older rows, scrolls to the end, and counts the elements.

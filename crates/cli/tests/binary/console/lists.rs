@@ -1,9 +1,12 @@
 //! Tests filters in the URL, sorting, copying, the keyboard, the command palette, the overview and
 //! the page of a call.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 use throughline_core::{Append, Batch, LogOpening, Store as _, Tenant, pack_events};
 use throughline_store::Options;
+use throughline_testkit::{skip, workspace_root};
 
 use crate::console::driver::Browser;
 use crate::console::stage::ConsoleFixture;
@@ -194,6 +197,10 @@ pub(crate) fn check_call(browser: &Browser, fixture: &ConsoleFixture) {
     let command = command.as_str().unwrap();
     assert!(command.starts_with("curl 'http://") && command.contains("/v1/messages'"), "{command}");
     browser.run("window.__copied = ''");
+    browser.click("Copy as Python");
+    let program = browser.wait("window.__copied");
+    check_python(fixture, program.as_str().unwrap());
+    browser.run("window.__copied = ''");
     browser.click("Copy fixture for throughline audit");
     let fixture_text = browser.wait("window.__copied");
     std::fs::write(fixture.store.file("call.json"), fixture_text.as_str().unwrap()).unwrap();
@@ -209,6 +216,21 @@ pub(crate) fn check_call(browser: &Browser, fixture: &ConsoleFixture) {
     browser.run("[...document.querySelectorAll('main .switch button')].find((one) => one.innerText === 'Calls').click()");
     browser.wait(&format!("location.hash.endsWith('?call={call}&tab=calls')"));
     browser.wait(&format!("document.querySelector('tr[aria-current]')?.dataset.id === '{call}'"));
+}
+
+/// Runs a copied program with the official SDK, which receives an answer from the gateway.
+fn check_python(fixture: &ConsoleFixture, program: &str) {
+    assert!(program.contains("client.messages.create(\n    model="), "{program}");
+    let python = workspace_root().join("target/sdks/python/bin/python");
+    if !python.exists() {
+        skip("the copied Python program: run scripts/sdks first");
+        return;
+    }
+    let file = fixture.store.file("call.py");
+    std::fs::write(&file, program).unwrap();
+    let output = Command::new(python).arg(&file).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("Message("), "{program}\n{output:?}");
 }
 
 /// Sends messages from the playground, which drops Thoughts like many clients. The gateway restores
