@@ -2,12 +2,13 @@
 //! tables.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use throughline_codec::CODECS;
 use throughline_testkit::{figure, skip, workspace_root};
 
+use crate::console::driver::Browser;
 use crate::docs::{pages, relative_path};
 use crate::support::kept::TestStore;
 use crate::support::{scratch, throughline};
@@ -74,15 +75,47 @@ fn book_links_only_to_its_own_files() {
     assert_eq!(problems, Vec::<String>::new(), "these links are outside of the book");
 }
 
+/// Returns the mdBook that `scripts/book` installed, or the one on the path.
+fn mdbook() -> Option<PathBuf> {
+    let installed = workspace_root().join("target/mdbook/bin/mdbook");
+    [installed, PathBuf::from("mdbook")].into_iter().find(|program| {
+        let version = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    })
+}
+
+/// Questions of newcomers as they would type them into the search, and the pages with the answers.
+const SEARCHES: &[(&str, &str)] = &[
+    ("connect Claude Code", "clients/claude-code.html"),
+    ("try without key", "quickstart.html"),
+    ("codex encrypted content switch model", "clients/codex.html"),
+    ("key with monthly budget", "configuration.html"),
+    ("several nodes", "several-nodes.html"),
+    ("how long are prompts stored", "stored-data.html"),
+    ("erase data of one person", "stored-data.html"),
+    ("rotate provider key", "key-rotation.html"),
+    ("add own endpoint vllm", "add-provider.html"),
+    ("python agent with a tool", "agents-in-code.html"),
+    ("hardware requests per second", "sizing.html"),
+    ("timeout default", "limits.html"),
+    ("approve a tool call", "console.html"),
+    ("compare with litellm", "comparison.html"),
+    ("database fails", "operations.html"),
+    ("which data leaves the machine", "stored-data.html"),
+    ("expected thinking but found tool_use", "rules/anthropic/tool-loop-needs-thinking.html"),
+];
+
+/// Number of results that a reader looks at.
+const LOOKED_AT: usize = 8;
+
 #[test]
-fn mdbook_builds_the_book() {
-    let version = Command::new("mdbook").arg("--version").stdout(Stdio::null()).status();
-    if !version.is_ok_and(|status| status.success()) {
-        skip("mdbook is not installed; the workflow `docs` builds and publishes the book");
+fn mdbook_builds_the_book_with_a_search_that_finds_answers() {
+    let Some(mdbook) = mdbook() else {
+        skip("the book: run scripts/book first; the workflow `docs` builds and publishes it");
         return;
-    }
+    };
     let folder = scratch("book");
-    let output = Command::new("mdbook")
+    let output = Command::new(mdbook)
         .args(["build", "--dest-dir"])
         .arg(&folder)
         .arg(workspace_root().join("docs"))
@@ -93,6 +126,26 @@ fn mdbook_builds_the_book() {
         let html = folder.join(name).with_extension("html");
         assert!(html.exists(), "mdbook did not write {}", html.display());
     }
+    let Some(browser) = Browser::start() else {
+        skip("the search of the book in Chromium: run scripts/browser first");
+        return;
+    };
+    let results = "[...document.querySelectorAll('#mdbook-searchresults li > a')]";
+    let mut misses = Vec::new();
+    for (words, page) in SEARCHES {
+        browser.open("about:blank");
+        let query = words.replace(' ', "%20");
+        browser.open(&format!("file://{}/quickstart.html?search={query}", folder.display()));
+        browser.wait(&format!("{results}.length > 0"));
+        let found = browser.run(&format!("return {results}.map((one) => one.pathname)"));
+        let found: Vec<String> = serde_json::from_value(found).unwrap();
+        let place = found.iter().position(|path| path.ends_with(&format!("/{page}")));
+        if place.is_none_or(|place| place >= LOOKED_AT) {
+            misses.push(format!("{words}: {page} is at {place:?}"));
+        }
+    }
+    assert_eq!(misses, Vec::<String>::new(), "correct the words of these pages");
+    figure("searches of newcomers that the book answers", SEARCHES.len());
 }
 
 #[test]

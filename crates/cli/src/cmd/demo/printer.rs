@@ -268,7 +268,7 @@ pub(super) fn fact(label: &str, value: &str) -> Result<()> {
 pub(super) fn invite() -> Result<()> {
     print_line(&format!("\n{}", "Connect your own client:".bold()))?;
     for (command, about) in [
-        ("throughline serve", "start the gateway, with your provider keys in the environment"),
+        ("throughline serve", "start the gateway with your provider keys"),
         ("throughline connect claude-code --run", "or codex, gemini-cli, opencode and others"),
     ] {
         print_line(&format!("  {command:<40}{}", about.dimmed()))?;
