@@ -219,10 +219,12 @@ fn assert_fits(browser: &Browser, name: &str, width: u32) {
 fn check_both_themes(browser: &Browser, name: &str, axe: &str) {
     browser.run(&format!("{axe}; return true"));
     for theme in ["light", "dark"] {
+        browser.prefer_scheme(theme);
         browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
         assert_accessible(browser, &format!("{name}, {theme}"));
         save_screenshot(browser, &format!("{name}-{theme}"));
     }
+    browser.prefer_scheme("");
 }
 
 /// Saves a screenshot if screenshots are requested.

@@ -148,12 +148,17 @@ fn lists_of_many_calls_stay_small() {
     let Some((browser, axe)) = browser() else { return };
     check_elements(&browser, &serving);
     if all >= REALISTIC {
+        for question in ["Task: what is the time?", "Task: what is the date?"] {
+            let run = ["run", question, "--model", "sim/claude-sonnet-4-5", "--tool", "now=date"];
+            let output = store.run_with(&[], &run, b"");
+            assert_eq!(output.code, 0, "{}", output.err);
+        }
         check_pages(&browser, &serving, &mut client, &axe);
     }
 }
 
-/// The pages of the data set: the lists with and without filters, and pages of failed, switched and
-/// resumed conversations and runs.
+/// The pages of the data set: the lists with and without filters, and pages of runs, and of answered,
+/// failed and switched conversations.
 fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
     let mut first = |list: &str, query: &str| {
         let path = format!("/v1/throughline/{list}?limit=1&{query}");
@@ -162,9 +167,7 @@ fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
         found[list][0].clone()
     };
     let id = |row: &Value| row["id"].as_str().unwrap().to_owned();
-    let failed_run = id(&first("runs", "status=failed"));
-    // The second third of the runs was resumed after a crash.
-    let resumed_run = id(&first("runs", "search=Task%2010"));
+    let runs = ["time", "date"].map(|word| id(&first("runs", &format!("search=the%20{word}"))));
     let (answered, failed) = (first("calls", "status=ok"), first("calls", "status=failed"));
     let switched = first("calls", "model=sim/gpt-5.2");
     let switched = switched["thread"].as_str().unwrap();
@@ -189,10 +192,9 @@ fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
     let lists = lists.map(|page| (page, page.to_owned()));
     let mut pages = lists.to_vec();
     pages.extend([
-        ("failed run", format!("run/{failed_run}")),
-        ("resumed run", format!("run/{resumed_run}")),
-        ("trace", format!("trace/{resumed_run}")),
-        ("compare", format!("compare/{failed_run}/{resumed_run}")),
+        ("run", format!("run/{}", runs[0])),
+        ("trace", format!("trace/{}", runs[0])),
+        ("compare", format!("compare/{}/{}", runs[0], runs[1])),
         ("call", format!("call/{}", id(&answered))),
         ("failed call", format!("call/{}", id(&failed))),
         ("conversation", format!("thread/{switched}")),

@@ -98,6 +98,12 @@ impl Browser {
         self.cdp("Emulation.setDeviceMetricsOverride", &screen);
     }
 
+    /// Sets the colour scheme that pages without a theme of their own follow; none if empty.
+    pub(crate) fn prefer_scheme(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.cdp("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
     fn cdp(&self, command: &str, parameters: &Value) {
         let body = json!({"cmd": command, "params": parameters});
         self.command("POST", "/goog/cdp/execute", &body);

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use throughline_core::{
-    Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant, pack_events,
+    Append, Batch, Body, Item, ItemPosition, LogId, LogOpening, NewRecord, Role, Store as _,
+    Tenant, pack_events, store_items,
 };
 use throughline_store::{Options, about_item};
 
@@ -85,6 +86,10 @@ pub(crate) fn assert_texts_stay_inert(browser: &Browser, fixture: &ConsoleFixtur
         browser.wait(
             "Number(document.querySelector('main table')?.getAttribute('aria-rowcount')) > 100",
         );
+        if page.starts_with("thread/") {
+            browser.wait("document.querySelectorAll('.chat .part').length >= 100");
+            browser.run("document.querySelectorAll('button.more').forEach((one) => one.click())");
+        }
         scroll_list(browser);
     }
     browser.open(&fixture.page(&format!("compare/{run}/{run}")));
@@ -207,10 +212,17 @@ fn write(fixture: &ConsoleFixture, run: &str, texts: &[String]) {
             .record(pack_events([event.as_bytes()]))
             .status("completed")
     });
-    let items = texts.iter().enumerate().map(|(number, text)| {
-        let id = format!("i{number}");
-        let item = json!({"id": id, "role": "user", "text": text}).to_string();
-        NewRecord::new("item", item).about(about_item(&thread, &id))
+    let items: Vec<Item> = (0..)
+        .zip(texts)
+        .map(|(number, text)| {
+            let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
+            let body = Body::Text(text.as_str().into());
+            Item::new(format!("i{number}"), ItemPosition::new(number, 0), role, body)
+        })
+        .collect();
+    let items = store_items(&items).into_iter().zip(&items).map(|(stored, item)| {
+        let about = about_item(&thread, &item.id.0);
+        NewRecord::new("item", stored.json.bytes().clone()).about(about)
     });
     let mut thread_log = Append::new("thread_hostile").opening(LogOpening::thread());
     for item in items {
