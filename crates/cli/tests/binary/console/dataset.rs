@@ -157,8 +157,8 @@ fn lists_of_many_calls_stay_small() {
     }
 }
 
-/// The pages of the data set: the lists with and without filters, and pages of runs, and of answered,
-/// failed and switched conversations.
+/// The pages of the data set: the lists with and without filters, runs, and answered, failed and
+/// switched conversations.
 fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
     let mut first = |list: &str, query: &str| {
         let path = format!("/v1/throughline/{list}?limit=1&{query}");
