@@ -1,6 +1,7 @@
 //! Setup shared by `serve` and the agent commands, such as `run` and `resume`: a runner over the
 //! store, the configured models and the simulators.
 
+mod accounts;
 mod agent_file;
 mod declaration;
 mod event_printer;
@@ -25,6 +26,7 @@ use throughline_spec::RedactionPolicy;
 use throughline_store::{Journal, open};
 use tokio::runtime::Builder;
 
+use self::accounts::{PooledUpstream, account_order};
 pub(crate) use self::declaration::{Tools, run_spec};
 pub(crate) use self::event_printer::{EventPrinter, plan_mark, tool_mark};
 pub(crate) use self::follow::{FollowedRun, events_of, last_event};
@@ -207,7 +209,8 @@ fn store_ports(journal: &Journal) -> Ports {
 
 /// Creates a runner over a store with the configured models and prices.
 pub(crate) fn runner(config: &Config, journal: &Journal, upstream: Arc<dyn Upstream>) -> Runner {
-    runner_with(Arc::new(AgentModels::new(config, upstream)), journal)
+    let router = Arc::new(config_router(config));
+    runner_with(Arc::new(AgentModels::new(config, router, upstream)), journal)
 }
 
 /// Creates a runner over a store with these models.
@@ -226,26 +229,37 @@ pub(crate) struct AgentModels {
 
 struct ConfiguredModels {
     models: EndpointModels,
-    router: ConfigRouter,
+    router: Arc<ConfigRouter>,
     prices: PriceTable,
 }
 
 impl ConfiguredModels {
-    fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Self {
+    fn new(config: &Config, router: Arc<ConfigRouter>, upstream: Arc<dyn Upstream>) -> Self {
         let prices = PriceTable::with(config.prices.clone());
-        Self { models: models(config, upstream), router: config_router(config), prices }
+        Self { models: models(config, Arc::clone(&router), upstream), router, prices }
     }
 }
 
 impl AgentModels {
-    pub(crate) fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Self {
-        let current = Arc::new(ConfiguredModels::new(config, upstream));
+    /// Creates the models of a configuration. A gateway with the same `router` shares its account
+    /// pools with the agents.
+    pub(crate) fn new(
+        config: &Config,
+        router: Arc<ConfigRouter>,
+        upstream: Arc<dyn Upstream>,
+    ) -> Self {
+        let current = Arc::new(ConfiguredModels::new(config, router, upstream));
         Self { current: RwLock::new(current) }
     }
 
     /// Replaces the models and their prices. Calls in progress keep their models.
-    pub(crate) fn replace(&self, config: &Config, upstream: Arc<dyn Upstream>) {
-        let new = Arc::new(ConfiguredModels::new(config, upstream));
+    pub(crate) fn replace(
+        &self,
+        config: &Config,
+        router: Arc<ConfigRouter>,
+        upstream: Arc<dyn Upstream>,
+    ) {
+        let new = Arc::new(ConfiguredModels::new(config, router, upstream));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
@@ -273,9 +287,15 @@ impl CostEstimator for AgentModels {
 }
 
 /// Resolves model names with the configured routes.
-fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
-    let (router, catalog) = (config_router(config), config.catalog.shared.clone());
-    EndpointModels::new(upstream, move |model| {
+fn models(
+    config: &Config,
+    router: Arc<ConfigRouter>,
+    upstream: Arc<dyn Upstream>,
+) -> EndpointModels {
+    let catalog = config.catalog.shared.clone();
+    let upstream = Arc::new(PooledUpstream::new(upstream, Arc::clone(&router)));
+    let orderer = Arc::clone(&router);
+    let models = EndpointModels::new(upstream, move |model| {
         let unknown = |message: String| ModelError::new(ModelErrorKind::Other, message);
         // Agent commands have no HTTP caller, so endpoints that need a caller's key cannot be used.
         let (unusable, usable): (Vec<_>, Vec<_>) =
@@ -288,13 +308,13 @@ fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
         let catalog = catalog.current();
         let target =
             |to: RouteTarget| (to.endpoint, catalog.target(&to.provider, &to.model, &to.account));
-        // Agents try the accounts of a pool in the order of the configuration.
         let accounts = usable.into_iter().flat_map(|target| match router.pool(&target) {
             Some(pool) => target.at_accounts(&pool),
             None => vec![target],
         });
         Ok(accounts.map(target).collect())
-    })
+    });
+    models.with_order(move |call, models| account_order(&orderer, call, models))
 }
 
 /// Rejects every model, for CLI commands that only send a command to a run.

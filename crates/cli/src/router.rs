@@ -63,6 +63,21 @@ impl ConfigRouter {
         self
     }
 
+    /// Returns the pool and the account's index in it, for the endpoint of an account; `None` for
+    /// any other endpoint.
+    pub(crate) fn pool_account(&self, endpoint: &str) -> Option<(Arc<AccountPool>, usize)> {
+        let (provider, account) = endpoint.split_once(ACCOUNT_SEPARATOR)?;
+        let pool = self.pool_of(provider)?;
+        let index = pool.index_of(account)?;
+        Some((pool, index))
+    }
+
+    fn pool_of(&self, provider: &str) -> Option<Arc<AccountPool>> {
+        let settings = self.routes.provider(provider)?.pool.as_ref()?;
+        let pool = self.pools.iter().find(|(known, _)| Arc::ptr_eq(known, settings));
+        pool.map(|(_, pool)| Arc::clone(pool))
+    }
+
     fn route_target(&self, provider: &str, model: &str) -> Option<RouteTarget> {
         let settings = self.routes.provider(provider)?;
         let catalog = self.catalog.current();
@@ -188,9 +203,7 @@ impl ModelRouter for ConfigRouter {
     }
 
     fn pool(&self, target: &RouteTarget) -> Option<Arc<AccountPool>> {
-        let settings = self.routes.provider(target.endpoint_name())?.pool.as_ref()?;
-        let pool = self.pools.iter().find(|(known, _)| Arc::ptr_eq(known, settings));
-        pool.map(|(_, pool)| Arc::clone(pool))
+        self.pool_of(target.endpoint_name())
     }
 
     fn pools(&self) -> Vec<Arc<AccountPool>> {

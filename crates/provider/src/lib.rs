@@ -39,7 +39,7 @@ pub use crate::environment::{
 };
 pub use crate::http::{Clock, Http};
 pub use crate::lookup::EnvLookup;
-pub use crate::model::{EndpointModel, EndpointModels, ModelResolver};
+pub use crate::model::{EndpointModel, EndpointModels, ModelResolver, TargetOrder};
 pub use crate::oidc::{OidcProvider, OidcSettings};
 pub use crate::retry::RetryPolicy;
 pub use crate::sigv4::AwsKeys;

@@ -25,7 +25,7 @@ mod error_map;
 mod models;
 mod reply_stream;
 
-pub use crate::model::models::{EndpointModels, ModelResolver};
+pub use crate::model::models::{EndpointModels, ModelResolver, TargetOrder};
 
 /// Maximum size of a complete response in bytes.
 const LARGEST_ANSWER: usize = 256 << 20;
@@ -57,6 +57,11 @@ impl EndpointModel {
     #[must_use]
     pub fn with_codec(self, codec: &'static dyn Codec) -> Self {
         Self { codec, ..self }
+    }
+
+    /// Returns the name of the endpoint that receives the requests.
+    pub fn endpoint(&self) -> &Name {
+        &self.endpoint
     }
 
     async fn send(&self, call: Call) -> Result<ModelStream, ModelError> {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering as MemoryOrdering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use throughline_core::{Digest, UpstreamError, UpstreamResponse};
+use throughline_core::{Body, Call, Digest, Role, Tenant, UpstreamError, UpstreamResponse};
 use throughline_json::Name;
 use tokio::time::Instant;
 
@@ -127,15 +127,16 @@ enum AccountOutcome {
 
 /// What is known about a conversation when its account is chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AccountQuery<'q> {
-    /// A digest of the start of the conversation, which is the same in all of its requests.
-    pub(crate) start: &'q Digest,
+pub struct AccountQuery<'q> {
+    /// A digest of the start of the conversation, which is the same in all of its requests: see
+    /// [`conversation_start`].
+    pub start: &'q Digest,
     /// The provider's name for the model.
-    pub(crate) model: &'q Name,
+    pub model: &'q Name,
     /// The index of the account that answered the conversation last.
-    pub(crate) current: Option<usize>,
+    pub current: Option<usize>,
     /// Whether the Seals of the model are bound to the account that issued them.
-    pub(crate) is_bound: bool,
+    pub is_bound: bool,
 }
 
 impl AccountPool {
@@ -156,13 +157,13 @@ impl AccountPool {
     }
 
     /// Returns the index of the account with this name.
-    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+    pub fn index_of(&self, name: &str) -> Option<usize> {
         self.accounts.iter().position(|account| *account.name == *name)
     }
 
     /// Returns the accounts to try for a request, in order. Of the accounts that are cooling down,
     /// only the one that recovers first is tried, after all others.
-    pub(crate) fn order(&self, query: AccountQuery<'_>, now: Instant) -> Vec<usize> {
+    pub fn order(&self, query: AccountQuery<'_>, now: Instant) -> Vec<usize> {
         let AccountQuery { start, model, current, is_bound } = query;
         if let (Some(current), true, BoundPolicy::Stay) = (current, is_bound, self.options.bound) {
             return vec![current];
@@ -212,7 +213,7 @@ impl AccountPool {
     }
 
     /// Counts a request of an account as open until the result is dropped.
-    pub(crate) fn open_request(self: &Arc<Self>, index: usize) -> OpenRequest {
+    pub fn open_request(self: &Arc<Self>, index: usize) -> OpenRequest {
         if let Some(open) = self.open.get(index) {
             open.fetch_add(1, MemoryOrdering::Relaxed);
         }
@@ -235,7 +236,7 @@ impl AccountPool {
 
     /// Records the outcome of a request of an account. Returns whether the account starts to cool
     /// down.
-    pub(crate) fn record(
+    pub fn record(
         &self,
         index: usize,
         model: &Name,
@@ -288,7 +289,7 @@ impl AccountPool {
 
 /// Counts a request of an account as open until it is dropped.
 #[derive(Debug)]
-pub(crate) struct OpenRequest {
+pub struct OpenRequest {
     pool: Arc<AccountPool>,
     index: usize,
 }
@@ -299,6 +300,25 @@ impl Drop for OpenRequest {
             open.fetch_sub(1, MemoryOrdering::Relaxed);
         }
     }
+}
+
+/// Returns a digest of the tenant, the end user and the first messages of the user. Later requests
+/// of the conversation start with the same messages.
+pub fn conversation_start(tenant: &Tenant, end_user: Option<&str>, call: Option<&Call>) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 start of a conversation");
+    let mut add = |text: &str| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    add(&tenant.0);
+    add(end_user.unwrap_or_default());
+    let items = call.into_iter().flat_map(|call| &call.items);
+    for item in items.take_while(|item| item.role != Role::Assistant) {
+        if let (Role::User, Body::Text(text)) = (item.role, &item.body) {
+            add(text);
+        }
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// Returns whether another account may succeed after a response with this status, although another

@@ -42,7 +42,10 @@ mod tenant_routes;
 mod url;
 
 pub use crate::access::{Admission, Allowance, Keyring};
-pub use crate::account_pool::{AccountPool, Balance, BoundPolicy, PoolAccount, PoolOptions};
+pub use crate::account_pool::{
+    AccountPool, AccountQuery, Balance, BoundPolicy, OpenRequest, PoolAccount, PoolOptions,
+    conversation_start,
+};
 pub use crate::api::{
     AgentApi, RunCaps, RunTraces, SettingsReport, SimulatorLedger, Summary as RunSummary,
 };

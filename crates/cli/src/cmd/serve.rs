@@ -142,12 +142,14 @@ impl Startup<'_> {
         let traces = ProcessTraces::new(&config.tracing, policy, journal, false)?;
         let parts = parts(&config, journal, &log, traces.clone(), script).await?;
         let upstream = parts.upstream(&config)?;
-        let models = Arc::new(AgentModels::new(&config, Arc::clone(&upstream)));
+        // Agents share the account pools of the gateway.
+        let router = Arc::new(config_router(&config));
+        let models =
+            Arc::new(AgentModels::new(&config, Arc::clone(&router), Arc::clone(&upstream)));
         let runner = runner_with(Arc::clone(&models), journal);
         let settings = Arc::new(ServedSettings::new(&config)?);
         let agents = agent_api(&config, &parts, journal, runner, traces.clone()).await?;
         let agents = Arc::new(agents.with_settings(Arc::<ServedSettings>::clone(&settings)));
-        let router = Arc::new(config_router(&config));
         let gateway = parts.gateway(&config, Arc::clone(&router), upstream)?;
         let handle = ServerHandle::new(Server::new(gateway, Some(Arc::clone(&agents))));
         let url = format!("{}://{authority}", if tls.is_some() { "https" } else { "http" });

@@ -18,11 +18,15 @@ use crate::model::EndpointModel;
 /// Resolves a model name to endpoint names and targets, in the order in which they are tried.
 pub type ModelResolver = Arc<dyn Fn(&str) -> Result<Vec<(Name, Target)>, ModelError> + Send + Sync>;
 
+/// Chooses which targets of a model are tried for a Call: their indices, in order.
+pub type TargetOrder = Arc<dyn Fn(&Call, &[EndpointModel]) -> Vec<usize> + Send + Sync>;
+
 /// Models at HTTP endpoints, found by name.
 #[derive(Clone)]
 pub struct EndpointModels {
     upstream: Arc<dyn Upstream>,
     find: ModelResolver,
+    order: Option<TargetOrder>,
 }
 
 impl EndpointModels {
@@ -31,7 +35,17 @@ impl EndpointModels {
         upstream: Arc<dyn Upstream>,
         find: impl Fn(&str) -> Result<Vec<(Name, Target)>, ModelError> + Send + Sync + 'static,
     ) -> Self {
-        Self { upstream, find: Arc::new(find) }
+        Self { upstream, find: Arc::new(find), order: None }
+    }
+
+    /// Chooses the order of the targets for each Call. By default, all targets are tried in the
+    /// order in which the resolver returns them.
+    #[must_use]
+    pub fn with_order(
+        self,
+        order: impl Fn(&Call, &[EndpointModel]) -> Vec<usize> + Send + Sync + 'static,
+    ) -> Self {
+        Self { order: Some(Arc::new(order)), ..self }
     }
 
     /// Creates a registry for model names of the form `ENDPOINT/MODEL`, such as
@@ -86,18 +100,21 @@ impl EndpointModels {
 
 impl ModelRegistry for EndpointModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        let mut models = (self.find)(name)?.into_iter().map(|(endpoint, target)| {
+        let models = (self.find)(name)?.into_iter().map(|(endpoint, target)| {
             EndpointModel::new(Arc::clone(&self.upstream), endpoint, target)
         });
-        let no_model =
-            || ModelError::new(ModelErrorKind::Other, format!("model `{name}` is not configured"));
-        let first = models.next().ok_or_else(no_model)??;
-        let fallbacks = models.collect::<Result<Vec<_>, _>>()?;
-        if fallbacks.is_empty() {
-            return Ok(Arc::new(first));
+        let models = models.collect::<Result<Vec<_>, _>>()?;
+        if let [model] = &*models {
+            return Ok(Arc::new(model.clone()));
         }
-        Ok(Arc::new(FallbackModel::new(first, fallbacks)))
+        let first = models.first().ok_or_else(|| no_target(name))?;
+        let target = first.target().clone();
+        Ok(Arc::new(FallbackModel::new(target, models, self.order.clone())))
     }
+}
+
+fn no_target(name: &str) -> ModelError {
+    ModelError::new(ModelErrorKind::Other, format!("model `{name}` is not configured"))
 }
 
 impl std::fmt::Debug for EndpointModels {
@@ -109,33 +126,35 @@ impl std::fmt::Debug for EndpointModels {
 /// Several targets for one model name. Each attempt is encoded for its own target, so a Seal is
 /// sent only to its issuer.
 struct FallbackModel {
-    first: EndpointModel,
-    fallbacks: Vec<EndpointModel>,
+    models: Vec<EndpointModel>,
+    order: Option<TargetOrder>,
     target: Target,
 }
 
 impl FallbackModel {
-    fn new(first: EndpointModel, fallbacks: Vec<EndpointModel>) -> Self {
-        let mut target = first.target().clone();
+    /// Creates a model with several targets. `target` is the first of them.
+    fn new(mut target: Target, models: Vec<EndpointModel>, order: Option<TargetOrder>) -> Self {
         // If any target has prefix-bound Seals, the prefix must stay unchanged for all targets.
-        if fallbacks.iter().any(|fallback| fallback.target().profile.bound.prefix) {
+        if models.iter().any(|model| model.target().profile.bound.prefix) {
             let mut profile = Profile::clone(&target.profile);
             profile.bound.prefix = true;
             target.profile = Arc::new(profile);
         }
-        Self { first, fallbacks, target }
+        Self { models, order, target }
     }
 
     async fn send_with_fallback(&self, call: Call) -> Result<ModelStream, ModelError> {
-        let retarget =
-            |model: &EndpointModel| Call { target: model.target().clone(), ..call.clone() };
-        let mut outcome = self.first.send(retarget(&self.first)).await;
-        for fallback in &self.fallbacks {
+        let order = match &self.order {
+            Some(order) => order(&call, &self.models),
+            None => (0..self.models.len()).collect(),
+        };
+        let mut outcome = Err(no_target(self.target.model()));
+        for model in order.into_iter().filter_map(|index| self.models.get(index)) {
+            // Another target may accept the Call, because it is encoded anew.
+            outcome = model.send(Call { target: model.target().clone(), ..call.clone() }).await;
             if outcome.is_ok() {
                 break;
             }
-            // Another target may accept the Call, because it is encoded anew.
-            outcome = fallback.send(retarget(fallback)).await;
         }
         outcome
     }

@@ -14,12 +14,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_core::{
-    Body, Call, Digest, Request, Role, Tenant, UpstreamError, UpstreamResponse, Wire,
-};
+use throughline_core::{Digest, Request, Role, UpstreamError, UpstreamResponse, Wire};
 use tokio::time::{Instant, timeout};
 
-use crate::account_pool::{AccountPool, AccountQuery, rejects_account};
+use crate::account_pool::{AccountPool, AccountQuery, conversation_start, rejects_account};
 use crate::error::GatewayResult;
 use crate::gateway::ReplayMode;
 use crate::gateway::exchange::Exchange;
@@ -258,25 +256,6 @@ impl Exchange<'_> {
         let index = pool.index_of(name)?;
         Some((pool, index))
     }
-}
-
-/// Returns a digest of the tenant, the end user and the first messages of the user. Later
-/// requests of the conversation start with the same messages.
-fn conversation_start(tenant: &Tenant, end_user: Option<&str>, call: Option<&Call>) -> Digest {
-    let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 start of a conversation");
-    let mut add = |text: &str| {
-        hasher.update(&(text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
-    };
-    add(&tenant.0);
-    add(end_user.unwrap_or_default());
-    let items = call.into_iter().flat_map(|call| &call.items);
-    for item in items.take_while(|item| item.role != Role::Assistant) {
-        if let (Role::User, Body::Text(text)) = (item.role, &item.body) {
-            add(text);
-        }
-    }
-    *hasher.finalize().as_bytes()
 }
 
 /// Returns whether the request is tried at `next`, the target after the one that responded with

@@ -237,7 +237,7 @@ impl Reloader<'_> {
         if let (Some(tls), Some(certificate)) = (&self.tls, certificate) {
             tls.replace(certificate);
         }
-        self.models.replace(&config, upstream);
+        self.models.replace(&config, Arc::clone(&router), upstream);
         self.parts.prices.replace(config.prices.clone());
         if config.redaction != self.config.redaction {
             self.agents = Arc::new(self.agents.with_new_redaction(config.redaction.clone()));
