@@ -109,6 +109,18 @@ impl RouteTarget {
         self.endpoint.split_once(ACCOUNT_SEPARATOR).map(|(_, account)| account)
     }
 
+    /// Returns the response headers that name the provider, its account and its model.
+    pub(crate) fn response_headers(&self) -> Vec<(Name, Name)> {
+        let mut headers =
+            vec![(Name::from("x-throughline-provider"), Name::from(self.endpoint_name()))];
+        let account = self.account_name().map(Name::from);
+        headers.extend(account.map(|account| (Name::from("x-throughline-account"), account)));
+        if !self.model.is_empty() {
+            headers.push((Name::from("x-throughline-model"), self.model.clone()));
+        }
+        headers
+    }
+
     /// Returns the provider that is charged for requests. Prices, usage and metrics refer to this
     /// name.
     pub fn charged_provider(&self) -> Name {

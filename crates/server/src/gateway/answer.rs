@@ -159,11 +159,7 @@ impl Exchange<'_> {
             headers.push((Name::from("x-throughline-fates"), fates.into()));
         }
         headers.push((Name::from("x-throughline-audit"), ready.verdict.as_str().into()));
-        let provider = Name::from(reached.endpoint_name());
-        headers.push((Name::from("x-throughline-provider"), provider));
-        let account = reached.account_name().map(Name::from);
-        headers.extend(account.map(|account| (Name::from("x-throughline-account"), account)));
-        headers.push((Name::from("x-throughline-model"), reached.model.clone()));
+        headers.extend(reached.response_headers());
         let changed = self.scope.record().prefix_changed.as_deref().map(Name::from);
         headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
         if ready.appended > 0 {
@@ -371,9 +367,14 @@ pub(crate) async fn collect_body(answer: UpstreamResponse) -> GatewayResult<Byte
     Ok(if joined.is_empty() { only } else { joined.freeze() })
 }
 
-/// Returns the provider's response headers that a caller of the same dialect receives.
-pub(crate) fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> {
-    answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true)).cloned().collect()
+/// Returns the headers of a response that is not a model call: the headers that name the provider,
+/// and the provider's own headers.
+pub(crate) fn forwarded_headers(
+    reached: &RouteTarget,
+    answer: &UpstreamResponse,
+) -> Vec<(Name, Name)> {
+    let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true));
+    reached.response_headers().into_iter().chain(passed.cloned()).collect()
 }
 
 /// Returns whether a header of the provider's response is forwarded to the caller. `is_same` is set
@@ -383,7 +384,14 @@ fn is_forwarded_header(name: &str, is_same: bool) -> bool {
         &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
     const OF_BODY: &[&str] = &["content-type", "content-encoding"];
     let is = |names: &[&str]| names.iter().any(|own| name.eq_ignore_ascii_case(own));
-    !is(OWN) && (is_same || !is(OF_BODY))
+    !is(OWN) && !is_gateway_header(name) && (is_same || !is(OF_BODY))
+}
+
+/// Returns whether only a gateway sets a header. If the provider is another gateway, its headers
+/// name its own provider and call.
+pub(crate) fn is_gateway_header(name: &str) -> bool {
+    const PREFIX: &str = "x-throughline-";
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
 fn is_content_encoding(name: &str) -> bool {

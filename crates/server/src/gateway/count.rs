@@ -17,6 +17,7 @@ use crate::gateway::headers::without_query;
 use crate::gateway::prepare::DecodedRequest;
 use crate::object::{object, put_members};
 use crate::response::{GatewayResponse, ResponseBody};
+use crate::routing::RouteTarget;
 
 /// Assumed number of bytes per token in an estimate.
 const BYTES_OF_A_TOKEN: u64 = 4;
@@ -102,7 +103,7 @@ impl Exchange<'_> {
             // Not every provider of a wire has a counting endpoint.
             404 | 405 | 501 => Ok(count_response(&self.wire, estimate.max(1), "estimated")),
             // Bedrock's counting endpoint has a format of its own, which is also the caller's.
-            _ if is_same => passed(answer).await,
+            _ if is_same => passed(&reached, answer).await,
             status => {
                 let body = collect_body(answer).await?;
                 let unnamed = || format!("{} answered {status}", reached.endpoint);
@@ -112,7 +113,9 @@ impl Exchange<'_> {
                 }
                 let tokens =
                     read_token_count(&body).ok_or_else(|| GatewayError::new(502, unnamed()))?;
-                Ok(count_response(&self.wire, tokens, "counted"))
+                let mut response = count_response(&self.wire, tokens, "counted");
+                response.headers.extend(reached.response_headers());
+                Ok(response)
             }
         }
     }
@@ -195,9 +198,9 @@ fn count_response(wire: &Wire, tokens: u64, method: &str) -> GatewayResponse {
 }
 
 /// Returns the provider's response without changes.
-async fn passed(answer: UpstreamResponse) -> GatewayResult {
+async fn passed(reached: &RouteTarget, answer: UpstreamResponse) -> GatewayResult {
     let status = answer.status;
-    let headers = forwarded_headers(&answer);
+    let headers = forwarded_headers(reached, &answer);
     let body = ResponseBody::Whole(collect_body(answer).await?);
     Ok(GatewayResponse { status, headers, body }.with_header("x-throughline-count", "counted"))
 }

@@ -126,11 +126,11 @@ impl Exchange<'_> {
             ReturnedIds::Ids(places) => {
                 let answer =
                     self.send_upstream(&reached, method, without_encodings(&request)).await?;
-                self.relay_with_ids(&reach, answer, places).await
+                self.relay_with_ids(&reached, &reach, answer, places).await
             }
             ReturnedIds::Nothing | ReturnedIds::List(_) => {
                 let answer = self.send_upstream(&reached, method, request).await?;
-                Ok(self.passed(answer))
+                Ok(self.passed(&reached, answer))
             }
         }
     }
@@ -299,8 +299,8 @@ impl Exchange<'_> {
     }
 
     /// Relays a response without changes.
-    fn passed(&self, answer: UpstreamResponse) -> GatewayResponse {
-        let (status, headers) = (answer.status, forwarded_headers(&answer));
+    fn passed(&self, reached: &RouteTarget, answer: UpstreamResponse) -> GatewayResponse {
+        let (status, headers) = (answer.status, forwarded_headers(reached, &answer));
         let body = ResponseBody::Stream(Box::pin(self.relayed_body(answer)));
         GatewayResponse { status, headers, body }
     }
@@ -323,12 +323,13 @@ impl Exchange<'_> {
     /// Relays a response without changes, and records the ids that the response contains.
     async fn relay_with_ids(
         &self,
+        reached: &RouteTarget,
         reach: &ObjectScope,
         answer: UpstreamResponse,
         places: &'static [(&'static str, ObjectKind)],
     ) -> GatewayResult {
         let Some(family) = Family::of(&self.wire).filter(|_| answer.status < 300) else {
-            return Ok(self.passed(answer));
+            return Ok(self.passed(reached, answer));
         };
         let is_stream =
             answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
@@ -337,7 +338,7 @@ impl Exchange<'_> {
             let replay = Arc::clone(&self.gateway.replay);
             let (tenant, account) = (reach.tenant.clone(), reach.account.clone());
             let is_checked = reach.is_checked;
-            let (status, headers) = (answer.status, forwarded_headers(&answer));
+            let (status, headers) = (answer.status, forwarded_headers(reached, &answer));
             let recorded = self.relayed_body(answer).then(move |piece| {
                 let found = piece.as_ref().map(|bytes| ids.push(bytes)).unwrap_or_default();
                 let (replay, tenant, account) =
@@ -354,7 +355,7 @@ impl Exchange<'_> {
             let body = ResponseBody::Stream(Box::pin(recorded));
             return Ok(GatewayResponse { status, headers, body });
         }
-        let (status, mut headers) = (answer.status, forwarded_headers(&answer));
+        let (status, mut headers) = (answer.status, forwarded_headers(reached, &answer));
         let encoding = answer.header("content-encoding").map(Name::from);
         let mut ids = Vec::new();
         if let Some((_, url)) =
@@ -398,9 +399,9 @@ impl Exchange<'_> {
         for _ in 0..PAGES {
             let answer = self.send_upstream(reached, "GET", request.clone()).await?;
             if answer.status >= 300 {
-                return Ok(self.passed(answer));
+                return Ok(self.passed(reached, answer));
             }
-            let (status, mut headers) = (answer.status, forwarded_headers(&answer));
+            let (status, mut headers) = (answer.status, forwarded_headers(reached, &answer));
             let encoding = answer.header("content-encoding").map(Name::from);
             let body = collect_body(answer).await?;
             let unread =

@@ -196,12 +196,3 @@ async fn upgrade_requests_of_other_paths_are_refused_at_once() {
     }
     assert_eq!(gateway.requests(), 0);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn response_names_the_provider_and_model_that_answered() {
-    let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let (status, headers, _) = gateway.send("POST", "/v1/responses", question(1), &[]).await;
-    assert_eq!(status, 200);
-    assert_eq!(headers["x-throughline-model"], "gpt-5.2");
-    assert!(headers["x-throughline-provider"].to_str().unwrap().contains("openai"), "{headers:?}");
-}

@@ -42,6 +42,7 @@ mod outage_load;
 mod plain;
 mod pools;
 mod prefix;
+mod provider_headers;
 mod provider_keys;
 mod recordings;
 mod responses;

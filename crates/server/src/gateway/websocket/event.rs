@@ -5,10 +5,11 @@ use throughline_core::Wire;
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::error::GatewayError;
+use crate::gateway::answer::is_gateway_header;
 use crate::object::object;
 
-/// Headers of an error response that the error event repeats.
-const REPORTED_HEADERS: [&str; 2] = ["retry-after", "x-throughline-call"];
+/// The header that states when to send a request again. An error event repeats this header.
+const RETRY_AFTER: &str = "retry-after";
 
 /// The code of the error for an unknown `previous_response_id`. On a WebSocket, OpenAI reports it
 /// with status 400.
@@ -35,17 +36,9 @@ pub(super) fn from_response(status: u16, headers: &[(Name, Name)], body: &Bytes)
     let is_unknown_response = error.get("code").is_some_and(|code| code.is(PREVIOUS_NOT_FOUND));
     let status = if is_unknown_response { 400 } else { status };
     let is_reported =
-        |name: &str| REPORTED_HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known));
+        |name: &str| is_gateway_header(name) || name.eq_ignore_ascii_case(RETRY_AFTER);
     let headers: Vec<_> = headers.iter().filter(|(name, _)| is_reported(name)).collect();
-    let put_headers = |o: &mut json::Object<'_>| {
-        if !headers.is_empty() {
-            o.object("headers", |o| {
-                for (name, value) in &headers {
-                    o.string(name, value);
-                }
-            });
-        }
-    };
+    let put_headers = |o: &mut json::Object<'_>| put_headers(o, headers.iter().copied());
     json::object(|o| {
         o.string("type", "error").number("status", status.into());
         o.object("error", |o| {
@@ -58,6 +51,26 @@ pub(super) fn from_response(status: u16, headers: &[(Name, Name)], body: &Bytes)
         // Codex reads the headers here, and OpenAI's clients read them in `error`.
         put_headers(o);
     })
+}
+
+/// Adds the headers of the gateway to the first event of a response. Over HTTP, the response has
+/// these headers.
+pub(super) fn with_headers(event: Node<'_>, headers: &[(Name, Name)]) -> Json {
+    json::object(|o| {
+        o.nodes(event.members());
+        put_headers(o, headers.iter().filter(|(name, _)| is_gateway_header(name)));
+    })
+}
+
+fn put_headers<'h>(o: &mut json::Object<'_>, headers: impl Iterator<Item = &'h (Name, Name)>) {
+    let mut headers = headers.peekable();
+    if headers.peek().is_some() {
+        o.object("headers", |o| {
+            for (name, value) in headers {
+                o.string(name, value);
+            }
+        });
+    }
 }
 
 /// Converts an error event of a stream of server-sent events, whose members are at the top level.

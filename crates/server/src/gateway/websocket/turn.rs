@@ -60,6 +60,8 @@ struct Turn {
     continued: Option<Arc<SocketConversation>>,
     /// The items of the conversation, if the socket holds the conversation after the response.
     items: Option<ItemList>,
+    /// The headers of the response over HTTP.
+    headers: Vec<(Name, Name)>,
     /// The id of the response, once it has started.
     id: Option<Name>,
     /// The complete output items, if the socket holds the conversation.
@@ -81,6 +83,7 @@ pub(super) async fn run(context: Arc<SocketContext>, request: CreateRequest) -> 
         previous: None,
         continued: None,
         items: None,
+        headers: Vec::new(),
         id: None,
         output: Vec::new(),
         output_size: 0,
@@ -170,7 +173,10 @@ impl Turn {
     }
 
     /// Sends the events of a response without output.
-    async fn relay_warm_up(&mut self, response: GatewayResponse) -> Result<(), TurnError> {
+    async fn relay_warm_up(&mut self, mut response: GatewayResponse) -> Result<(), TurnError> {
+        if response.status < 400 {
+            self.headers = std::mem::take(&mut response.headers);
+        }
         let body = whole_body(response)?;
         let response = Json::parse(body).map_err(|_| unreadable("the response is not JSON"))?;
         self.handle_whole(&response).await
@@ -183,6 +189,7 @@ impl Turn {
             ResponseBody::Stream(stream) => stream,
             ResponseBody::Whole(_) => return self.relay_warm_up(response).await,
         };
+        self.headers = response.headers;
         let mut framer = Framer::new(framing);
         let mut complete = Vec::new();
         let mut problem = None;
@@ -421,7 +428,10 @@ impl Turn {
 
     /// Sends an event of the response.
     async fn send_event(&self, event: Node<'_>) -> Result<(), TurnError> {
-        let shown = self.shown_event(event);
+        let mut shown = self.shown_event(event);
+        if event.get("type").is_some_and(|kind| kind.is("response.created")) {
+            shown = event::with_headers(shown.tree().root(), &self.headers);
+        }
         self.send(&shown).await
     }
 
