@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use crate::peers::{free_address, installed, node_version, python_version};
 use crate::process::{self, Server};
-use crate::{Options, fidelity_table};
+use crate::{Options, fidelity_evidence, fidelity_table};
 
 #[cfg(test)]
 #[path = "fidelity_tests.rs"]
@@ -145,7 +145,9 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         std::fs::write(&file, serde_json::to_vec_pretty(report)?)?;
         println!("raw results: {}", file.display());
     }
-    let tables = fidelity_table::to_markdown(&reports);
+    std::fs::write(folder.join("results.csv"), fidelity_table::to_csv(&reports))?;
+    let evidence = fidelity_evidence::to_markdown(&reports);
+    let tables = format!("{}\n{evidence}", fidelity_table::to_markdown(&reports));
     let file = folder.join("results.md");
     std::fs::write(&file, &tables)?;
     println!("tables: {}\n{tables}", file.display());

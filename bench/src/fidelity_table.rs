@@ -62,13 +62,43 @@ impl FidelityCounts {
     }
 }
 
+/// Returns the counts of all cases as CSV, with one row for each gateway, wire, case and mode.
+pub(crate) fn to_csv(reports: &[Value]) -> String {
+    const COUNTS: [&str; 9] = [
+        "requests",
+        "kept",
+        "lost",
+        "altered",
+        "refused",
+        "errors",
+        "prefix_kept",
+        "prefix_total",
+        "bytes_changed",
+    ];
+    let mut lines = vec![format!("gateway,wire,case,responses,supported,{}", COUNTS.join(","))];
+    for report in reports {
+        for case in cases(report) {
+            let text = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
+            let mode = if case["streamed"] == true { "streamed" } else { "complete" };
+            let supported = if case["unsupported"].is_null() { "yes" } else { "no" };
+            let counts = COUNTS.map(|name| match &case[name] {
+                Value::Number(number) => number.to_string(),
+                _ => String::new(),
+            });
+            let (wire, scenario, counts) = (text("wire"), text("case"), counts.join(","));
+            lines.push(format!("{},{wire},{scenario},{mode},{supported},{counts}", name(report)));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
 /// Returns one table with the sums of each gateway, and one with the counts of each case.
 pub(crate) fn to_markdown(reports: &[Value]) -> String {
     let names: Vec<&str> = reports.iter().map(name).collect();
     let mut lines = vec![
-        "| gateway | kept | lost | altered | refused | failed | cases | n/a | prefix kept | bytes changed |"
+        "| gateway | kept | lost | altered | refused | failed | n/a | prefix kept | bytes changed |"
             .to_owned(),
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|".to_owned(),
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|".to_owned(),
     ];
     // Each case runs with complete and with streamed responses.
     let total = rows(reports).len() * 2;
@@ -96,30 +126,29 @@ fn sums(report: &Value, total: usize) -> String {
         all.add(case);
     }
     format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
         name(report),
         all.kept,
         all.lost,
         all.altered,
         all.refused,
         all.errors,
-        total,
         total.saturating_sub(all.cases - all.unsupported),
         all.prefix_share(),
         all.bytes()
     )
 }
 
-fn name(report: &Value) -> &str {
+pub(crate) fn name(report: &Value) -> &str {
     report["gateway"].as_str().unwrap_or_default()
 }
 
-fn cases(report: &Value) -> &[Value] {
+pub(crate) fn cases(report: &Value) -> &[Value] {
     report["cases"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Returns the wires and cases of all reports, in order.
-fn rows(reports: &[Value]) -> Vec<(String, String)> {
+pub(crate) fn rows(reports: &[Value]) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     for case in reports.iter().flat_map(cases) {
         let text = |name: &str| case[name].as_str().unwrap_or_default().to_owned();

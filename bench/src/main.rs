@@ -18,7 +18,7 @@
 //! | `scale.rs`, `scale_clients.rs`, `scale_table.rs` | several gateways on one PostgreSQL server, with thousands of streams and an outage |
 //! | `streams.rs` | a thousand concurrent streams |
 //! | `profile.rs` | CPU time of a request by mode and by stage |
-//! | `fidelity.rs`, `fidelity_table.rs` | how well gateways preserve reasoning |
+//! | `fidelity.rs`, `fidelity_table.rs`, `fidelity_evidence.rs` | how well gateways preserve reasoning, and why |
 //! | `abuse.rs` | latency of a probe during abuse |
 //! | `commit.rs` | time of a bare commit to the same disk |
 //! | `table.rs` | the table of results |
@@ -40,6 +40,7 @@ mod commit;
 mod continuation;
 mod conversation;
 mod fidelity;
+mod fidelity_evidence;
 mod fidelity_table;
 mod gateway;
 mod load;
