@@ -104,12 +104,14 @@ impl ClientFixture {
         fs::read_to_string(self.folder.join("client.log")).unwrap_or_default()
     }
 
-    /// Runs `throughline connect` with the client's home folder, and requires success.
-    pub(crate) fn connect(&self, arguments: &[&str]) {
+    /// Runs `throughline connect` with the client's home folder, and requires success. Returns its
+    /// standard output.
+    pub(crate) fn connect(&self, arguments: &[&str]) -> String {
         let mut command = self.command(env!("CARGO_BIN_EXE_throughline"));
         let output = command.arg("connect").args(arguments).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "throughline connect {arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Runs a prompt, and waits until the client ends.
@@ -128,14 +130,38 @@ impl ClientFixture {
         prompt: &Prompt<'_>,
     ) -> ClientOutput {
         let parts = (program.command)().expect("the client is installed");
-        let folder = parts[0].parent().unwrap();
+        let arguments = (program.arguments)(prompt);
+        self.run_from(parts[0].parent().unwrap(), program, prompt.model, &arguments)
+    }
+
+    /// Runs `throughline connect --run` with these arguments. The programs in `folder` are found
+    /// first.
+    pub(crate) fn run_from(
+        &self,
+        folder: &Path,
+        program: &ClientProgram,
+        model: &str,
+        arguments: &[String],
+    ) -> ClientOutput {
         let search_path = search_path();
         let folders = [folder.to_owned()].into_iter().chain(std::env::split_paths(&search_path));
         let mut command = self.command(env!("CARGO_BIN_EXE_throughline"));
         command.env("PATH", std::env::join_paths(folders).unwrap());
-        command.args(["connect", program.name, "--url", &self.url(), "--model", prompt.model]);
-        command.args(["--run", "--"]).args((program.arguments)(prompt));
+        command.args(["connect", program.name, "--url", &self.url(), "--model", model]);
+        command.args(["--run", "--"]).args(arguments);
         self.wait_for(program, command)
+    }
+
+    /// Runs a program in the work folder, and waits until it ends.
+    pub(crate) fn run_program(
+        &self,
+        client: &ClientProgram,
+        program: &Path,
+        arguments: &[&str],
+    ) -> ClientOutput {
+        let mut command = self.command(program);
+        command.args(arguments);
+        self.wait_for(client, command)
     }
 
     /// Runs a command with the client's variables, and waits until the client ends.

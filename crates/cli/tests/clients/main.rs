@@ -18,6 +18,7 @@ mod claude_code;
 mod codex;
 mod fixture;
 mod gemini_cli;
+mod libraries;
 mod matrix;
 mod opencode;
 mod program;
