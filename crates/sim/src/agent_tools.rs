@@ -81,7 +81,9 @@ pub(crate) fn map_call(
 
 /// Returns whether a model without a script may call this tool.
 pub(crate) fn is_callable(tool: &OfferedTool) -> bool {
-    !TABLE.uncalled.values().flatten().any(|name| *name == tool.name)
+    // Clients and gateways write a tool of a namespace as `namespace__name`.
+    let name = tool.name.rsplit_once("__").map_or(&*tool.name, |(_, name)| name);
+    !TABLE.uncalled.values().flatten().any(|known| *known == tool.name || known == name)
 }
 
 /// Returns whether the last user message is an agent's request for a summary of the conversation.

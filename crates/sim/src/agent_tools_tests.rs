@@ -340,7 +340,8 @@ fn only_tools_without_side_effects_on_the_session_are_callable() {
     assert_eq!(called(claude_code()), ["Bash", "Edit", "Read", "Write"]);
     assert!(!called(opencode()).contains(&"task".to_owned()));
     assert!(!called(gemini_cli()).contains(&"invoke_agent".to_owned()));
-    let others = ["spawn_agent", "request_user_input", "weather"];
-    let others = others.map(|name| tool(name, strings(&[], &[]))).to_vec();
-    assert_eq!(called(others), ["weather"]);
+    let others = ["spawn_agent", "request_user_input", "weather", "agents_v1__spawn_agent"];
+    let others = others.into_iter().chain(["home__weather", "weather__"]);
+    let others = others.map(|name| tool(name, strings(&[], &[]))).collect();
+    assert_eq!(called(others), ["weather", "home__weather", "weather__"]);
 }

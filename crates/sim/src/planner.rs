@@ -17,6 +17,10 @@ use crate::turn::{
     output,
 };
 
+#[cfg(test)]
+#[path = "planner_tests.rs"]
+mod planner_tests;
+
 /// Maximum number of replies with tool calls after a user message, so that every agent loop ends.
 pub(crate) const MAX_ROUNDS: usize = 16;
 
@@ -133,7 +137,7 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
         "Okay, step by step, comme il faut.",
     ];
     let opening = nonce.and("opening").choose(&OPENINGS).copied().unwrap_or_default();
-    let question = excerpt(&turn.user_text);
+    let question = question(turn);
     let result = turn.results.last();
     let result = result.map(|result| format!(" The tool said “{}”.", excerpt(result)));
     let names: Vec<&str> = calls.iter().map(|tool| tool.name.as_str()).collect();
@@ -152,7 +156,7 @@ fn answer(turn: &Turn, nonce: Digest) -> String {
     if let Some(schema) = &turn.schema {
         return schema::generate(schema, nonce).to_string();
     }
-    let question = excerpt(&turn.user_text);
+    let question = question(turn);
     if turn.results.is_empty() {
         return format!("Here is my answer to “{question}”: it depends — but mostly yes. 🙂");
     }
@@ -162,11 +166,17 @@ fn answer(turn: &Turn, nonce: Digest) -> String {
 
 /// Returns the text of a compaction.
 fn compaction(turn: &Turn, nonce: Digest) -> String {
-    let question = excerpt(&turn.user_text);
+    let question = question(turn);
     let results: Vec<String> = turn.results.iter().map(|result| excerpt(result)).collect();
     let number = nonce.and("compaction").hex(6);
     let results = if results.is_empty() { "none".to_owned() } else { results.join("; ") };
     format!("Résumé {number} → goal: “{question}”; results so far: {results}.")
+}
+
+/// Returns the start of the user's message, without the elements that coding agents put before the
+/// user's own words.
+fn question(turn: &Turn) -> String {
+    excerpt(without_leading_elements(&turn.user_text))
 }
 
 /// Shortens a text to a single line of at most 60 characters.
@@ -176,4 +186,18 @@ fn excerpt(text: &str) -> String {
         return line;
     }
     line.chars().take(59).chain(['…']).collect()
+}
+
+/// Removes elements such as `<system-reminder>…</system-reminder>` from the start of a text, unless
+/// nothing else remains.
+fn without_leading_elements(text: &str) -> &str {
+    let mut rest = text.trim();
+    while let Some((name, _)) = rest.strip_prefix('<').and_then(|tag| tag.split_once('>')) {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+        let end = format!("</{name}>");
+        let element = rest.split_once(&*end).filter(|_| name.chars().all(is_name));
+        let Some((_, after)) = element else { break };
+        rest = after.trim_start();
+    }
+    if rest.is_empty() { text } else { rest }
 }
