@@ -73,3 +73,27 @@ fn measured_versions_are_those_that_the_script_installs() {
         assert!(page.contains(&row), "docs/fidelity.md has no results of {name} {version}");
     }
 }
+
+#[test]
+fn published_tables_have_the_sums_of_the_raw_results() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let page = std::fs::read_to_string(root.join("fidelity.md")).unwrap();
+    let raw = std::fs::read_to_string(root.join("fidelity-results.csv")).unwrap();
+    let header = "gateway,wire,case,responses,supported,requests,kept,lost,altered,refused,errors,";
+    assert!(raw.starts_with(header), "{raw}");
+    let mut sums: Vec<(&str, [u64; 5])> = Vec::new();
+    for line in raw.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        if sums.last().is_none_or(|(gateway, _)| *gateway != cells[0]) {
+            sums.push((cells[0], [0; 5]));
+        }
+        for (sum, cell) in sums.last_mut().unwrap().1.iter_mut().zip(&cells[6..11]) {
+            *sum += cell.parse::<u64>().unwrap();
+        }
+    }
+    assert!(sums.len() >= 4, "{sums:?}");
+    for (gateway, [kept, lost, altered, refused, errors]) in sums {
+        let row = format!("| {gateway} | {kept} | {lost} | {altered} | {refused} | {errors} |");
+        assert!(page.contains(&row), "docs/fidelity.md does not have the row {row}");
+    }
+}
