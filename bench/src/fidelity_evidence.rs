@@ -111,17 +111,16 @@ fn compare(own: &Value, lossy: &Value) -> (String, String) {
 fn describe(entry: &Value) -> String {
     let returned = entry["returned"].as_array().map(Vec::as_slice).unwrap_or_default();
     let accepted = returned.iter().filter(|seal| seal["verdict"] == "accepted").count();
-    let mut text = match entry["refused"].as_str() {
+    let refused = match entry["refused"].as_str() {
         Some(error) => format!("refused: “{}”; ", shorten(error)),
         None => String::new(),
     };
     let seals = if returned.len() == 1 { "Seal" } else { "Seals" };
-    text.push_str(&format!("{} {seals} returned, {accepted} accepted", returned.len()));
-    let lost = number(entry, "lost");
-    if lost > 0 {
-        text.push_str(&format!(", {lost} lost"));
-    }
-    text
+    let lost = match number(entry, "lost") {
+        0 => String::new(),
+        lost => format!(", {lost} lost"),
+    };
+    format!("{refused}{} {seals} returned, {accepted} accepted{lost}", returned.len())
 }
 
 /// Returns a message for a cell of a table, at most [`LONGEST_MESSAGE`] characters long.

@@ -58,6 +58,7 @@ const SECRET: [&str; 8] =
 /// The facts about one request, collected while the request is processed. They are the source of
 /// the stored record, the metrics, the log line and the trace span.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the call")]
 pub struct CallRecord {
     /// The id of the call; `None` if the request calls no model.
     pub node: Option<TurnId>,

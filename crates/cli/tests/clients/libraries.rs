@@ -94,7 +94,8 @@ const CLIENTS: [LibraryClient; 7] = [
         environment: "sdks/python",
         program: TestedProgram::Python(
             "from google import genai\n\
-             reply = genai.Client().models.generate_content(model='{model}', contents='Hello')\n\
+             client = genai.Client()\n\
+             reply = client.models.generate_content(model='{model}', contents='Hello')\n\
              print(reply.text)\n",
         ),
     },
@@ -108,6 +109,11 @@ const CLIENTS: [LibraryClient; 7] = [
             "--yes-always",
             "--no-git",
             "--no-show-model-warnings",
+            // By default, Aider writes these files into the surrounding repository.
+            "--chat-history-file",
+            "chat.md",
+            "--input-history-file",
+            "input.txt",
         ]),
     },
 ];

@@ -206,7 +206,7 @@ fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
 /// Opens each page in the windows of a desktop and of a phone, and reloads it: the same rows are
 /// shown, nothing scrolls sideways, and axe finds nothing above minor in either theme.
 fn check_pages(browser: &Browser, serving: &GatewayProcess, client: &mut Client, axe: &str) {
-    let rows = "document.querySelector('main table')?.getAttribute('aria-rowcount') ?? 'none'";
+    let rows = "document.querySelector('main table[aria-rowcount]')?.getAttribute('aria-rowcount') ?? 'none'";
     for (width, height) in [DESKTOP, PHONE] {
         browser.resize(width, height);
         for (name, path) in pages(client) {

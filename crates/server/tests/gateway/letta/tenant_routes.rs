@@ -51,8 +51,8 @@ async fn operators_manage_the_routes_of_their_own_tenant() {
     assert!(models.to_string().contains("\"route-fast\""), "{models}");
     // Other tenants do not have it.
     assert_eq!(call(&gateway, "them", "route-fast").await.0, 404);
-    let none = (200, json!({"routes": []}));
-    assert_eq!(send(&gateway, "them.operator", "GET", ROUTES, &Value::Null).await, none);
+    let no_routes = (200, json!({"routes": []}));
+    assert_eq!(send(&gateway, "them.operator", "GET", ROUTES, &Value::Null).await, no_routes);
     let (_, models) = send(&gateway, "them", "GET", "/v1/models", &Value::Null).await;
     assert!(!models.to_string().contains("route-fast"), "{models}");
     for (key, expected) in [("them.operator", 404), ("us.app", 403), ("us", 403)] {
@@ -83,8 +83,8 @@ async fn invalid_routes_are_refused() {
         assert_eq!(status, expected, "{name} {body}: {error}");
         assert!(error.to_string().contains(problem), "{name} {body}: {error}");
     }
-    let none = (200, json!({"routes": []}));
-    assert_eq!(send(&gateway, "us.operator", "GET", ROUTES, &Value::Null).await, none);
+    let no_routes = (200, json!({"routes": []}));
+    assert_eq!(send(&gateway, "us.operator", "GET", ROUTES, &Value::Null).await, no_routes);
 }
 
 /// Nodes that write at the same time keep the routes of each other.

@@ -83,10 +83,8 @@ async fn no_route_exposes_another_tenants_objects() {
     let call = calls["calls"][0]["id"].as_str().unwrap();
     let limits = throughline_store::KeyLimits::default();
     let key = gateway.journal.create_api_key(&"us".into(), "ours", &limits).await.unwrap();
-    let route = json!({"targets": [MODEL]});
-    let (status, _) =
-        gateway.send("us.operator", "PUT", "/v1/throughline/routes/route-fast", &route).await;
-    assert_eq!(status, 200);
+    let (path, route) = ("/v1/throughline/routes/route-fast", json!({"targets": [MODEL]}));
+    assert_eq!(gateway.send("us.operator", "PUT", path, &route).await.0, 200);
     let ids = [
         ("{agent}", &*agent),
         ("{run}", run),
