@@ -207,9 +207,11 @@ fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
 /// shown, nothing scrolls sideways, and axe finds nothing above minor in either theme.
 fn check_pages(browser: &Browser, serving: &GatewayProcess, client: &mut Client, axe: &str) {
     let rows = "document.querySelector('main table[aria-rowcount]')?.getAttribute('aria-rowcount') ?? 'none'";
-    for (width, height) in [DESKTOP, PHONE] {
+    // The connection of the client closes while the browser is busy.
+    let pages = pages(client);
+    for (width, height) in [PHONE, DESKTOP] {
         browser.resize(width, height);
-        for (name, path) in pages(client) {
+        for (name, path) in &pages {
             browser.open("about:blank");
             browser.open(&format!("http://{}/#/{path}", serving.address));
             let is_loaded = "document.querySelector('h1') && !document.querySelector('.loading')";
