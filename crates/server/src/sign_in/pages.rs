@@ -249,7 +249,8 @@ fn failed(operations: &Telemetry, failure: &SignInFailure) -> GatewayResponse {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Sign-in failed</title>\n\
-         <style>:root{{color-scheme:light dark}}\
+         <style>:root{{color-scheme:light dark;background:light-dark(#f7f8f8,#0f1414);\
+         color:light-dark(#16201f,#e6edec)}}a{{color:light-dark(#0f6b66,#56c3b8)}}\
          body{{font:16px/1.5 system-ui;margin:4rem auto;max-width:40rem;padding:0 1rem}}</style>\n\
          <main>\n<h1>Sign-in failed</h1>\n<p>{}</p>\n\
          <p><a href=\"/\">Back to the console</a></p>\n</main>\n</html>\n",
