@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use throughline_core::{
     Call, Model as _, RestingEndpoint, Role, Tenant, Upstream, UpstreamFuture, UpstreamRequest,
     UpstreamResponse,
@@ -146,8 +146,10 @@ impl Upstream for PooledUpstream {
 
 /// Counts the request as open until the body is dropped.
 fn hold(answer: UpstreamResponse, open: OpenRequest) -> UpstreamResponse {
-    let body = answer.body.inspect(move |_| {
-        let _held = &open;
+    let UpstreamResponse { status, headers, body } = answer;
+    let body = stream::unfold((body, open), |(mut body, open)| async move {
+        let chunk = body.next().await?;
+        Some((chunk, (body, open)))
     });
-    UpstreamResponse { body: Box::pin(body), ..answer }
+    UpstreamResponse { status, headers, body: Box::pin(body) }
 }
