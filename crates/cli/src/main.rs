@@ -27,8 +27,8 @@ use crate::args::{CatalogCommand, Command, ConfigCommand, Options, Traces};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// A call makes hundreds of small allocations. With the allocator of glibc they take a fifth more
-/// CPU time per call.
+/// A call makes hundreds of small allocations. With the allocator of glibc, a call takes about a
+/// fifth more CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
