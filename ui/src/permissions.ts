@@ -1,6 +1,6 @@
 /** What the caller's key may do. The server checks every request; the console hides what it refuses. */
 
-export type Permission = "use" | "read" | "inspect" | "approve" | "export" | "verify" | "manage_keys";
+export type Permission = "use" | "read" | "inspect" | "approve" | "export" | "verify" | "manage_keys" | "manage_routes";
 
 export interface Account {
   tenant: string;

@@ -1,4 +1,4 @@
-/** Settings: keys, budgets, providers and routes, stored data. */
+/** Settings: keys, budgets, routes, providers, stored data. */
 
 import { useMemo } from "preact/hooks";
 import { count, plain } from "../format";
@@ -6,6 +6,7 @@ import { useFetch, useParam, useTitle, type FetchState } from "../hooks";
 import { Copy, Dot, Empty, FetchStatus, PageHead, Switch, Table, type Column } from "../parts";
 import { BudgetList } from "./budgets";
 import { KeyList } from "./keys";
+import { RouteList, type Route } from "./routes";
 
 interface Provider {
   name: string;
@@ -20,7 +21,7 @@ interface Settings {
   config?: {
     values: { key: string; value: string; from: string }[];
     providers: Provider[];
-    routes: { model: string; targets: string[] }[];
+    routes: Route[];
     catalog: { version: string | null; is_updated: boolean; problem: boolean; providers: number; profiles: number };
     retention: { classes: { class: string; age: string | null }[]; interval: string };
     sinks: { name: string; kind: string }[];
@@ -33,7 +34,7 @@ interface Settings {
   };
 }
 
-const TABS: [value: string, label: string][] = [["keys", "Keys"], ["budgets", "Budgets"], ["providers", "Providers"], ["data", "Stored data"], ["values", "All values"]];
+const TABS: [value: string, label: string][] = [["keys", "Keys"], ["budgets", "Budgets"], ["routes", "Routes"], ["providers", "Providers"], ["data", "Stored data"], ["values", "All values"]];
 
 export function SettingsPage() {
   useTitle("Settings");
@@ -59,6 +60,7 @@ function ConfigTab({ tab, state }: { tab: string; state: FetchState<Settings> })
   const { config, health } = state.value;
   return (
     <>
+      {tab === "routes" ? <RouteList configured={config.routes} /> : null}
       {tab === "providers" ? <Providers config={config} health={health} /> : null}
       {tab === "data" ? <StoredData config={config} health={health} /> : null}
       {tab === "values" ? <Values values={config.values} /> : null}
@@ -96,10 +98,6 @@ function Providers({ config, health }: { config: Config; health: Settings["healt
     ["Models", ({ models }) => (models.length ? <bdi class="block">{models.map(plain).join(" ")}</bdi> : <span class="dim">by name only</span>)],
     ["Accounts", ({ accounts }) => (accounts.length ? accounts.map((one) => <bdi class="block">{plain(one.name)}, weight {one.weight}{one.key === "missing" ? ", key missing" : ""}</bdi>) : "1")],
   ];
-  const routes: Column<Config["routes"][number]>[] = [
-    ["Model", ({ model }) => <bdi>{plain(model)}</bdi>, "title"],
-    ["Targets, in order", ({ targets }) => targets.map((target) => <bdi class="block">{plain(target)}</bdi>)],
-  ];
   return (
     <>
       {health.problem ? <p class="callout">{plain(health.problem)}</p> : null}
@@ -107,11 +105,7 @@ function Providers({ config, health }: { config: Config; health: Settings["healt
         <h2 id="providers">Providers</h2>
         <Table rows={config.providers} columns={columns} id={(one) => one.name} label="Providers" />
       </section>
-      <section aria-labelledby="routes">
-        <h2 id="routes">Routes</h2>
-        {config.routes.length ? <Table rows={config.routes} columns={routes} id={(one) => one.model} label="Routes" /> : <p class="dim">No routes. A model name is resolved by its provider, as in <code>anthropic/claude-sonnet-5-5</code>, or by the patterns of the providers.</p>}
-      </section>
-      <ChangeHint what="Providers and routes" />
+      <ChangeHint what="Providers" />
       <p class="hint">A provider rests after repeated failures and is tried again after a pause. Addresses and keys are not shown; <code>throughline config show</code> prints the addresses.</p>
     </>
   );

@@ -180,6 +180,7 @@ fn pages(ids: &ScenarioIds) -> Vec<(&'static str, String)> {
         ("doctor", "doctor".to_owned()),
         ("compare", format!("compare/{}/{}", ids.trip, ids.sealed)),
         ("settings", "settings".to_owned()),
+        ("settings-routes", "settings?tab=routes".to_owned()),
         ("settings-providers", "settings?tab=providers".to_owned()),
         ("settings-data", "settings?tab=data".to_owned()),
         ("settings-values", "settings?tab=values".to_owned()),

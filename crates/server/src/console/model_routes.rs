@@ -100,6 +100,11 @@ fn targets(request: &ApiRequest<'_>) -> ApiResult<Vec<Name>> {
         let message = format!("`targets` must be a list of 1 to {MOST_TARGETS} model names");
         ApiError::new(422, message)
     };
+    if let Some((name, _)) = request.body.root().members().find(|(key, _)| !key.is("targets")) {
+        let name = name.text().unwrap_or_default();
+        let message = format!("`{name}` is not a member of a route; the only one is `targets`");
+        return Err(ApiError::new(422, message));
+    }
     let list = request.body.root().present("targets").filter(|list| list.is_array());
     let list = list.ok_or_else(invalid)?;
     let targets: Option<Vec<Name>> = list.elements().map(Node::name).collect();

@@ -186,6 +186,7 @@ fn pages(client: &mut Client) -> Vec<(&'static str, String)> {
         "playground",
         "doctor",
         "settings",
+        "settings?tab=routes",
         "settings?tab=data",
         "api",
     ];

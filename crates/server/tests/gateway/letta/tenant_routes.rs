@@ -73,6 +73,7 @@ async fn invalid_routes_are_refused() {
     for (name, body, expected, problem) in [
         (MODEL, &targets, 409, "already defines the model"),
         ("a%20b", &targets, 422, "consists of letters"),
+        ("route-fast", &json!({"targets": [MODEL], "weight": 3}), 422, "`weight` is not a member"),
         ("route-fast", &json!({}), 422, "`targets` must be a list"),
         ("route-fast", &json!({"targets": []}), 422, "`targets` must be a list"),
         ("route-fast", &json!({"targets": [7]}), 422, "`targets` must be a list"),
