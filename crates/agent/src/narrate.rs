@@ -41,6 +41,10 @@ pub struct Narrator<'p> {
     lost: BTreeSet<Name>,
     /// Whether the model produced output in the current attempt.
     has_output: bool,
+    /// The `start` event of the current attempt.
+    asked: Option<TurnEvent>,
+    /// The `start` event of an attempt that was discarded without output.
+    repeated: Option<TurnEvent>,
     answer: Option<Name>,
     has_named_run: bool,
 }
@@ -53,6 +57,8 @@ impl<'p> Narrator<'p> {
             started: BTreeSet::new(),
             lost: BTreeSet::new(),
             has_output: false,
+            asked: None,
+            repeated: None,
             answer: None,
             has_named_run: false,
         }
@@ -91,11 +97,30 @@ impl<'p> Narrator<'p> {
             }
             RunEvent::Turn(turn) => {
                 let had_output = std::mem::take(&mut self.has_output);
-                // An attempt without output has no partial answer to discard.
-                if turn.phase == TurnPhase::Discarded && !had_output {
-                    return None;
+                match turn.phase {
+                    TurnPhase::Start => {
+                        let earlier = self.repeated.take();
+                        let is_repeated = earlier.is_some_and(|earlier| is_same(&earlier, turn));
+                        self.asked = Some(turn.clone());
+                        // The process that stored the first event may have exited before it sent
+                        // the request, as `throughline answer` does.
+                        if is_repeated {
+                            return None;
+                        }
+                    }
+                    TurnPhase::Discarded => {
+                        let asked = self.asked.take();
+                        // An attempt without output has no partial answer to discard.
+                        if !had_output {
+                            self.repeated = asked;
+                            return None;
+                        }
+                    }
+                    TurnPhase::End => self.asked = None,
                 }
             }
+            // A retry after a failure is a further request.
+            RunEvent::Gate(_) => self.repeated = None,
             RunEvent::Run(run) if std::mem::replace(&mut self.has_named_run, true) => {
                 // The first sentence already contains the id of the run.
                 let run = RunStatusEvent { run_id: None, ..run.clone() };
@@ -105,6 +130,11 @@ impl<'p> Narrator<'p> {
         }
         Some(sentence(event, self.policy)? + aside)
     }
+}
+
+/// Returns whether two `start` events belong to the same request.
+fn is_same(one: &TurnEvent, other: &TurnEvent) -> bool {
+    (one.turn, &one.model, &one.purpose) == (other.turn, &other.model, &other.purpose)
 }
 
 fn is_unknown(call: &ToolCallEvent) -> bool {

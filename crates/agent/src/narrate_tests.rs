@@ -95,6 +95,28 @@ fn earlier_events_affect_later_sentences() {
 }
 
 #[test]
+fn request_of_a_resumed_turn_is_narrated_once() {
+    let start = r#"{"type":"turn","phase":"start","turn":2,"model":"m"}"#;
+    let discarded = r#"{"type":"turn","phase":"discarded","turn":2,"reason":"the process exited"}"#;
+    let text = r#"{"type":"stream","text":"an"}"#;
+    let other = r#"{"type":"turn","phase":"start","turn":2,"model":"n"}"#;
+    let retried =
+        r#"{"type":"gate","phase":"retried","attempt":1,"errorKind":"timeout","message":"slow"}"#;
+    let asked = |model: &str| format!("Turn 2: the agent asked {model}.");
+    let narrated = |events: &[&str]| sentences_of(events, &RedactionPolicy::default());
+    assert_eq!(narrated(&[start, discarded, start]), [asked("m")]);
+    assert_eq!(narrated(&[start, discarded, start, discarded, start]), [asked("m")]);
+    assert_eq!(narrated(&[start, discarded, other]), [asked("m"), asked("n")]);
+    let again = narrated(&[start, text, discarded, start]);
+    let cut = "The partial answer of turn 2 was discarded: the process exited.".to_owned();
+    assert_eq!(again, [asked("m"), cut, asked("m")]);
+    // A failed attempt is a request of its own.
+    let failed = narrated(&[start, discarded, retried, start]);
+    assert_eq!(failed.len(), 3, "{failed:?}");
+    assert_eq!(failed.last(), Some(&asked("m")));
+}
+
+#[test]
 fn unknown_outcome_is_not_narrated_as_failure_or_with_duration() {
     let lost = "The process that ran this tool stopped.";
     let failed = |outcome: &str| {

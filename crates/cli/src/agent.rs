@@ -20,7 +20,7 @@ use throughline_core::{
     Tenant, Upstream, Usage,
 };
 use throughline_provider::{EndpointModels, Http};
-use throughline_server::{ModelRouter as _, Prices as _, RouteTarget};
+use throughline_server::{ModelRouter as _, Prices as _, RouteTarget, Telemetry};
 use throughline_sim::{Script, Simulator};
 use throughline_spec::RedactionPolicy;
 use throughline_store::{Journal, open};
@@ -210,7 +210,7 @@ fn store_ports(journal: &Journal) -> Ports {
 /// Creates a runner over a store with the configured models and prices.
 pub(crate) fn runner(config: &Config, journal: &Journal, upstream: Arc<dyn Upstream>) -> Runner {
     let router = Arc::new(config_router(config));
-    runner_with(Arc::new(AgentModels::new(config, router, upstream)), journal)
+    runner_with(Arc::new(AgentModels::new(config, router, upstream, None)), journal)
 }
 
 /// Creates a runner over a store with these models.
@@ -225,6 +225,8 @@ pub(crate) fn runner_with(models: Arc<AgentModels>, journal: &Journal) -> Runner
 /// new calls.
 pub(crate) struct AgentModels {
     current: RwLock<Arc<ConfiguredModels>>,
+    /// Counts and logs cooldowns of accounts; `None` outside of a server.
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 struct ConfiguredModels {
@@ -234,7 +236,7 @@ struct ConfiguredModels {
 }
 
 impl ConfiguredModels {
-    fn new(config: &Config, router: Arc<ConfigRouter>, upstream: Arc<dyn Upstream>) -> Self {
+    fn new(config: &Config, router: Arc<ConfigRouter>, upstream: PooledUpstream) -> Self {
         let prices = PriceTable::with(config.prices.clone());
         Self { models: models(config, Arc::clone(&router), upstream), router, prices }
     }
@@ -247,9 +249,11 @@ impl AgentModels {
         config: &Config,
         router: Arc<ConfigRouter>,
         upstream: Arc<dyn Upstream>,
+        telemetry: Option<Arc<Telemetry>>,
     ) -> Self {
+        let upstream = PooledUpstream::new(upstream, Arc::clone(&router), telemetry.clone());
         let current = Arc::new(ConfiguredModels::new(config, router, upstream));
-        Self { current: RwLock::new(current) }
+        Self { current: RwLock::new(current), telemetry }
     }
 
     /// Replaces the models and their prices. Calls in progress keep their models.
@@ -259,6 +263,8 @@ impl AgentModels {
         router: Arc<ConfigRouter>,
         upstream: Arc<dyn Upstream>,
     ) {
+        let telemetry = self.telemetry.clone();
+        let upstream = PooledUpstream::new(upstream, Arc::clone(&router), telemetry);
         let new = Arc::new(ConfiguredModels::new(config, router, upstream));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
@@ -287,15 +293,10 @@ impl CostEstimator for AgentModels {
 }
 
 /// Resolves model names with the configured routes.
-fn models(
-    config: &Config,
-    router: Arc<ConfigRouter>,
-    upstream: Arc<dyn Upstream>,
-) -> EndpointModels {
+fn models(config: &Config, router: Arc<ConfigRouter>, upstream: PooledUpstream) -> EndpointModels {
     let catalog = config.catalog.shared.clone();
-    let upstream = Arc::new(PooledUpstream::new(upstream, Arc::clone(&router)));
     let orderer = Arc::clone(&router);
-    let models = EndpointModels::new(upstream, move |model| {
+    let models = EndpointModels::new(Arc::new(upstream), move |model| {
         let unknown = |message: String| ModelError::new(ModelErrorKind::Other, message);
         // Agent commands have no HTTP caller, so endpoints that need a caller's key cannot be used.
         let (unusable, usable): (Vec<_>, Vec<_>) =

@@ -8,6 +8,7 @@ mod gateway;
 mod store;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
@@ -215,7 +216,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8127", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
     /// Random seed; the same seed produces the same keys, ids and generated responses
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole_number::<u64>(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// TOML or JSON file with scripted responses, one per turn [default: generated responses]
     #[arg(long, value_name = "FILE")]
@@ -262,7 +263,7 @@ pub(crate) struct Fidelity {
     #[arg(long, value_name = "CASE", value_delimiter = ',', hide_possible_values = true, value_parser = ["tool-loop", "parallel-calls", "lossy-client", "model-switch", "prefix-change", "compaction"])]
     pub(crate) case: Vec<String>,
     /// Time in seconds to wait until the gateway answers
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole_number::<u64>(0..=u64::MAX))]
     pub(crate) wait: u64,
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
@@ -332,6 +333,22 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         "expected HOST:PORT, where HOST is an IP address, such as 127.0.0.1:4400 or [::1]:4400"
             .to_owned()
     })
+}
+
+/// Parses a whole number in this range. The parser of clap prints `invalid digit found in string`.
+fn whole_number<N>(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = N>
+where
+    N: TryFrom<u64> + Clone + Send + Sync + 'static,
+{
+    move |text: &str| {
+        let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| N::try_from(number).ok());
+        number.ok_or_else(|| match (*range.start(), *range.end()) {
+            (0, u64::MAX) => "expected a whole number".to_owned(),
+            (1, u64::MAX) => "expected a whole number greater than 0".to_owned(),
+            (least, most) => format!("expected a whole number from {least} to {most}"),
+        })
+    }
 }
 
 fn non_empty() -> NonEmptyStringValueParser {

@@ -93,11 +93,15 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     without_errors(read_config(file)?)
 }
 
-/// Loads the same file as `load`, and returns the values as written in addition.
-pub(crate) fn load_snapshot(file: Option<&Path>) -> Result<(Config, ConfigSnapshot)> {
+/// Loads the same file as `load`. Returns the values as written and the warnings in addition.
+pub(crate) fn load_snapshot(file: Option<&Path>) -> Result<(Config, ConfigSnapshot, Vec<String>)> {
     let (path, text) = read_text(file)?;
+    let name = path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let snapshot = ConfigSnapshot::parse(&text);
-    Ok((without_errors(parse_with_catalog(path, &text))?, snapshot))
+    let parsed = parse_with_catalog(path, &text);
+    let warnings = parsed.warnings.iter().map(|problem| format!("{name}:{problem}"));
+    let warnings = warnings.collect();
+    Ok((without_errors(parsed)?, snapshot, warnings))
 }
 
 /// Loads the same file as `load` for a running process, which keeps the catalog in effect.
@@ -192,7 +196,17 @@ fn read_text(file: Option<&Path>) -> Result<(Option<PathBuf>, String)> {
 }
 
 fn unreadable(file: &Path, error: &io::Error) -> Failure {
-    Failure::unreadable(&format!("cannot read the configuration {}", file.display()), error)
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "create the file, or name another file with --config",
+        ErrorKind::PermissionDenied => {
+            "make the file readable for this user, or name another file with --config"
+        }
+        ErrorKind::IsADirectory => "this is a folder: name a file with --config",
+        ErrorKind::InvalidData => "save the file as UTF-8",
+        _ => "name another file with --config",
+    };
+    let name = file.display();
+    Failure::Usage(format!("cannot read the configuration {name}: {error}; {remedy}"))
 }
 
 /// Returns the path and text of the file in the working directory. If there is none, returns those

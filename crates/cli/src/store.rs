@@ -257,16 +257,48 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
              install a newer version of throughline"
         )),
         StoreError::Unreachable(_, problem) if url.starts_with("postgres") => {
-            // Some problems, such as an expired certificate, state their own remedy.
-            let remedy = if problem.contains("; ") {
-                ""
-            } else {
-                "; check that the PostgreSQL server is running, or name another store with --store"
-            };
+            let remedy = remedy_of(
+                &problem,
+                "; check that the PostgreSQL server is running, or name another store with --store",
+            );
             Failure::NoStore(format!("cannot reach the store at {location}: {problem}{remedy}"))
+        }
+        StoreError::ReadOnly(_) | StoreError::Unreachable(_, _) => {
+            if let Some(folder) = closed_folder(url) {
+                return Failure::NoStore(format!(
+                    "cannot open {location}: the file does not exist, and this user cannot create \
+                     files in {}; make the folder writable for this user, or name another store \
+                     with --store",
+                    folder.display()
+                ));
+            }
+            let problem = error.to_string();
+            let remedy = "; check that this user can read and write the file and its folder, or \
+                          name another store with --store";
+            let remedy = remedy_of(&problem, remedy);
+            Failure::NoStore(format!("cannot open {location}: {problem}{remedy}"))
         }
         error => Failure::NoStore(format!("cannot open {location}: {error}")),
     }
+}
+
+/// Returns the remedy, or nothing if the problem states its own remedy, as an expired certificate
+/// does.
+pub(crate) fn remedy_of<'r>(problem: &str, remedy: &'r str) -> &'r str {
+    if problem.contains("; ") { "" } else { remedy }
+}
+
+/// Returns the folder in which a missing SQLite file cannot be created; `None` if the file exists
+/// or its folder accepts files.
+pub(crate) fn closed_folder(url: &str) -> Option<PathBuf> {
+    let file = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))?;
+    let file = std::path::absolute(file).ok()?;
+    if !matches!(file.try_exists(), Ok(false)) {
+        return None;
+    }
+    // The folders are created, too, so the nearest existing folder decides.
+    let folder = file.ancestors().skip(1).find(|folder| folder.is_dir())?;
+    tempfile::tempfile_in(folder).is_err().then(|| folder.to_owned())
 }
 
 /// Returns the store URL from the option, the environment, the configuration, or the user's data
@@ -289,6 +321,11 @@ fn locate_store(at: &StoreArgs) -> Result<StoreSettings> {
         ));
     }
     Ok(settings)
+}
+
+/// Returns the URL of the store that a command uses.
+pub(crate) fn store_url(at: &StoreArgs) -> Result<String> {
+    locate_store(at)?.url.map_or_else(default_url, Ok)
 }
 
 /// Returns the path of an SQLite store; `None` for PostgreSQL or an unknown location.

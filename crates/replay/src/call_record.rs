@@ -354,6 +354,13 @@ impl CallRecord {
         }
     }
 
+    /// Returns the error with which the gateway refused a request because of the permissions or
+    /// limits of its key; `None` for any other request.
+    pub fn refusal(&self) -> Option<&str> {
+        let is_refused = matches!(self.status, Some(402 | 403 | 429)) && self.sent.is_none();
+        self.error.as_deref().filter(|_| is_refused)
+    }
+
     /// Returns the time from the arrival of the request to the provider's first byte.
     pub fn time_to_first_byte(&self) -> Option<Duration> {
         self.first_byte.map(|at| at.duration_since(self.arrived))

@@ -358,7 +358,7 @@ async fn respond(
         return response;
     }
     if let Err(problem) = caller.require(route.permission()) {
-        return reject(gateway, &error_wire, &problem);
+        return reject_caller(gateway, &error_wire, &caller, &problem);
     }
     let path = parts.uri.path();
     match &route {
@@ -380,7 +380,7 @@ async fn respond(
     }
     let scope = match gateway.operations.begin_request(&caller, &wire).await {
         Ok(scope) => scope,
-        Err(problem) => return reject(gateway, &error_wire, &problem),
+        Err(problem) => return reject_caller(gateway, &error_wire, &caller, &problem),
     };
     scope.start_span(&mut request.headers);
     let answered = async {
@@ -452,7 +452,7 @@ async fn serve_models(
 ) -> GatewayResponse {
     let Server { gateway, discovery, .. } = server;
     if let Err(problem) = gateway.operations.meter.count_request(&caller.admission) {
-        return reject(gateway, &format.wire(), &problem);
+        return reject_caller(gateway, &format.wire(), caller, &problem);
     }
     let answered = match name {
         Some(name) => Box::pin(models::one(gateway, discovery, caller, format, name)).await,
@@ -480,7 +480,7 @@ fn content_encoding(headers: &HeaderMap) -> GatewayResult<Option<&str>> {
 
 /// Rejects a request to the agent API with an error in Letta's format.
 fn reject_agent_request(gateway: &Gateway, wire: &Wire, problem: GatewayError) -> GatewayResponse {
-    gateway.operations.record_rejection(wire, &problem);
+    gateway.operations.record_rejection(wire, None, &problem);
     ApiError::from(problem).to_response()
 }
 
@@ -497,7 +497,8 @@ fn refuse_upgrade(gateway: &Gateway, parts: &Parts, path: Name) -> GatewayRespon
 fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> GatewayResponse {
     let request = Request { path, headers: forwarded_headers(&parts.headers), body: Bytes::new() };
     let (wire, _) = classify("GET", &request);
-    gateway.operations.record_rejection(&wire, &GatewayError::new(405, "method not allowed"));
+    let problem = GatewayError::new(405, "method not allowed");
+    gateway.operations.record_rejection(&wire, None, &problem);
     method_not_allowed(&wire, parts.method.as_str(), &METHODS)
 }
 
@@ -534,7 +535,19 @@ async fn handle_agent_request(
 
 /// Counts and logs a request that was not admitted, and returns its error.
 fn reject(gateway: &Gateway, wire: &Wire, problem: &GatewayError) -> GatewayResponse {
-    gateway.operations.record_rejection(wire, problem);
+    gateway.operations.record_rejection(wire, None, problem);
+    problem.to_response(wire)
+}
+
+/// Counts and logs a request of an authenticated caller that was not admitted, and returns its
+/// error.
+fn reject_caller(
+    gateway: &Gateway,
+    wire: &Wire,
+    caller: &Caller,
+    problem: &GatewayError,
+) -> GatewayResponse {
+    gateway.operations.record_rejection(wire, caller.admission.key_id(), problem);
     problem.to_response(wire)
 }
 

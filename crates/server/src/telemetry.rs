@@ -52,7 +52,7 @@ use throughline_core::{Clock, KeyRole, Store, Tenant, Wire};
 use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, read_body};
+pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, exceeds_limit, read_body};
 pub use crate::telemetry::budget::{BudgetAlerts, budget_log, reset_budget};
 pub(crate) use crate::telemetry::budget::{
     BudgetDenial, BudgetLimit, BudgetReservation, BudgetUnit,
@@ -78,7 +78,6 @@ pub use crate::telemetry::usage::{
 
 use crate::access::Caller;
 use crate::error::{GatewayError, GatewayResult};
-use crate::routing::RouteTarget;
 use crate::telemetry::outage::StoreHealth;
 use crate::telemetry::refusals::RecentRefusals;
 use crate::telemetry::scope::CallReport;
@@ -266,23 +265,29 @@ impl Telemetry {
 
     /// Counts and logs a request that was not admitted. The log line contains the reason only for
     /// server errors.
-    pub(crate) fn record_rejection(&self, dialect: &Wire, problem: &GatewayError) {
+    pub(crate) fn record_rejection(
+        &self,
+        dialect: &Wire,
+        key: Option<&Name>,
+        problem: &GatewayError,
+    ) {
         self.metrics.count_refusal(dialect, problem.status);
         let is_failure = problem.status >= 500;
         self.write_log(if is_failure { Level::Warn } else { Level::Info }, |o| {
-            o.string("event", "refused").string("dialect", dialect.as_str());
-            o.number("status", problem.status.into());
-            o.maybe_string("problem", is_failure.then_some(&*problem.message));
+            o.string("event", "refused").maybe_string("key", key.map(|key| &**key));
+            o.string("dialect", dialect.as_str()).number("status", problem.status.into());
+            // Other messages may repeat a part of the request.
+            let is_logged = is_failure || matches!(problem.status, 401 | 403 | 429);
+            o.maybe_string("problem", is_logged.then_some(&*problem.message));
         });
     }
 
     /// Counts and logs that an account of a pool starts to cool down for a model.
-    pub(crate) fn record_cooldown(&self, reached: &RouteTarget) {
-        let account = reached.account_name().unwrap_or_default();
-        self.metrics.count_cooldown(&reached.charged_provider(), account);
+    pub fn record_cooldown(&self, provider: &Name, account: &str, model: &str) {
+        self.metrics.count_cooldown(provider, account);
         self.write_log(Level::Warn, |o| {
-            o.string("event", "cooldown").string("provider", reached.endpoint_name());
-            o.string("account", account).string("model", &reached.model);
+            o.string("event", "cooldown").string("provider", provider);
+            o.string("account", account).string("model", model);
         });
     }
 

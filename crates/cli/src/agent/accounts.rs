@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use throughline_core::{
-    Call, Model as _, RestingEndpoint, Role, Tenant, Upstream, UpstreamFuture, UpstreamRequest,
-    UpstreamResponse,
+    ACCOUNT_SEPARATOR, Call, Model as _, RestingEndpoint, Role, Tenant, Upstream, UpstreamFuture,
+    UpstreamRequest, UpstreamResponse,
 };
 use throughline_json::Name;
 use throughline_provider::EndpointModel;
-use throughline_server::{AccountPool, AccountQuery, OpenRequest, conversation_start};
+use throughline_server::{AccountPool, AccountQuery, OpenRequest, Telemetry, conversation_start};
 use tokio::time::Instant;
 
 use crate::clock;
@@ -113,11 +113,17 @@ impl PoolModels {
 pub(super) struct PooledUpstream {
     upstream: Arc<dyn Upstream>,
     router: Arc<ConfigRouter>,
+    /// Counts and logs cooldowns; `None` outside of a server.
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 impl PooledUpstream {
-    pub(super) fn new(upstream: Arc<dyn Upstream>, router: Arc<ConfigRouter>) -> Self {
-        Self { upstream, router }
+    pub(super) fn new(
+        upstream: Arc<dyn Upstream>,
+        router: Arc<ConfigRouter>,
+        telemetry: Option<Arc<Telemetry>>,
+    ) -> Self {
+        Self { upstream, router, telemetry }
     }
 }
 
@@ -126,11 +132,18 @@ impl Upstream for PooledUpstream {
         let Some((pool, account)) = self.router.pool_account(&outgoing.endpoint) else {
             return self.upstream.send(outgoing);
         };
+        let endpoint = outgoing.endpoint.clone();
         let model = outgoing.model.clone().unwrap_or_default();
         Box::pin(async move {
             let open = pool.open_request(account);
             let answer = self.upstream.send(outgoing).await;
-            pool.record(account, &model, &answer, Instant::from_std(clock::instant()));
+            let now = Instant::from_std(clock::instant());
+            if pool.record(account, &model, &answer, now)
+                && let Some(telemetry) = &self.telemetry
+                && let Some((provider, name)) = endpoint.split_once(ACCOUNT_SEPARATOR)
+            {
+                telemetry.record_cooldown(&Name::from(provider), name, &model);
+            }
             answer.map(|answer| hold(answer, open))
         })
     }

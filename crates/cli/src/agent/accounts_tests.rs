@@ -11,10 +11,15 @@ use throughline_core::{
     ModelErrorKind, ModelRegistry as _, ModelStream, NativeReasoning, Role, Upstream,
     UpstreamFuture, UpstreamRequest, UpstreamResponse,
 };
+use throughline_json::Json;
 use throughline_provider::Http;
+use throughline_server::{Level, Limits, Log, NoPrices, Telemetry};
 use throughline_sim::{Script, Simulator};
+use throughline_store::Options;
+use throughline_testkit::Folder;
 
 use crate::agent::{AgentModels, config_router, simulator, upstream};
+use crate::clock::SystemClock;
 use crate::config::{Config, file};
 use crate::credentials::SharedCredentials;
 
@@ -62,6 +67,10 @@ fn config(simulators: &str, settings: &str) -> Config {
 
 impl PooledAgents {
     async fn open(settings: &str) -> Self {
+        Self::with_telemetry(settings, None).await
+    }
+
+    async fn with_telemetry(settings: &str, telemetry: Option<Arc<Telemetry>>) -> Self {
         // The simulators need only the catalog of this configuration.
         let settings_of_simulators = config("http://127.0.0.1:1", "");
         let simulator = simulator(&settings_of_simulators, Script::default()).await.unwrap();
@@ -70,7 +79,8 @@ impl PooledAgents {
         let (failing, arrived) = (Mutex::default(), Mutex::default());
         let accounts = Arc::new(FailingAccounts { http, failing, arrived });
         let shared: Arc<dyn Upstream> = Arc::<FailingAccounts>::clone(&accounts);
-        let models = AgentModels::new(&config, Arc::new(config_router(&config)), shared);
+        let router = Arc::new(config_router(&config));
+        let models = AgentModels::new(&config, router, shared, telemetry);
         Self { models, accounts, simulator }
     }
 
@@ -160,6 +170,44 @@ async fn new_conversations_avoid_an_account_that_cools_down() {
     assert_eq!(agents.take(), [&*first, other(&first)]);
     drop(agents.begin(&call).await.unwrap());
     assert_eq!(agents.take(), [other(&first)], "the account cools down");
+}
+
+/// Collects the lines of a log.
+#[derive(Default)]
+struct LogLines(Mutex<Vec<String>>);
+
+impl Log for LogLines {
+    fn wants(&self, level: Level) -> bool {
+        level <= Level::Warn
+    }
+
+    fn write(&self, _: Level, line: &Json) {
+        self.0.lock().unwrap().push(line.as_str().to_owned());
+    }
+}
+
+#[tokio::test]
+async fn cooldowns_of_agents_are_logged() {
+    let folder = Folder::new("agent-cooldowns");
+    let url = format!("sqlite:{}", folder.join("store.db").display());
+    let journal = throughline_store::open(&url, &Options::default()).await.unwrap();
+    let log = Arc::new(LogLines::default());
+    let (store, clock) = (Arc::new(journal.clone()), Arc::new(SystemClock));
+    let lines: Arc<dyn Log> = Arc::<LogLines>::clone(&log);
+    let telemetry = Telemetry::new(store, Arc::new(NoPrices), clock, lines, Limits::default());
+    let telemetry = Arc::new(telemetry.unwrap());
+    let agents = PooledAgents::with_telemetry("", Some(telemetry)).await;
+    let call = agents.call("Hello.");
+    drop(agents.begin(&call).await.unwrap());
+    let first = agents.take().remove(0);
+    agents.fail(Some(&first));
+    drop(agents.begin(&call).await.unwrap());
+    let account = &first["openai#".len()..];
+    let line = format!(
+        r#"{{"event":"cooldown","provider":"openai","account":"{account}","model":"{MODEL}"}}"#
+    );
+    assert_eq!(*log.0.lock().unwrap(), [line]);
+    journal.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -84,8 +84,41 @@ impl AgentFile {
 pub(super) fn from_toml<T: DeserializeOwned>(table: &Table) -> Result<T, InvalidKey> {
     deserialize(table).map_err(|problem| {
         let path = find_cause::<T>(table, &problem);
+        let problem = explain(table, &path, &problem).unwrap_or(problem);
         InvalidKey { path, problem }
     })
+}
+
+/// Replaces the deserializer's message about a value of the wrong type, which names types of Rust.
+/// Returns `None` for other messages.
+fn explain(table: &Table, path: &[String], problem: &str) -> Option<String> {
+    let starts = ["invalid type: ", "invalid value: "].into_iter();
+    let mut rest = starts.filter_map(|start| problem.strip_prefix(start));
+    let (found, expected) = rest.next()?.split_once(", expected ")?;
+    let (last, parents) = path.split_last()?;
+    let parent = parents.iter().try_fold(table, |table, key| table.get(key)?.as_table())?;
+    let is_list = matches!(parent.get(last), Some(Value::Array(_)));
+    let expected = match expected {
+        "a map" => "a table",
+        "a sequence" => "a list",
+        "a boolean" => "true or false",
+        "a string" | "a borrowed string" => "a string",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let found = match found {
+        "map" => "a table",
+        "sequence" => "a list",
+        other => other,
+    };
+    let key = path.join(".");
+    // The value of the key may be a list with an element of the wrong type.
+    let is_element = is_list && found != "a list";
+    let subject = if is_element { format!("an element of `{key}`") } else { format!("`{key}`") };
+    Some(format!("{subject} must be {expected}, not {found}; see docs/agents.md"))
 }
 
 fn deserialize<T: DeserializeOwned>(table: &Table) -> Result<T, String> {

@@ -18,8 +18,19 @@ fn error_of(text: &str) -> String {
 fn error_names_the_position_of_the_key() {
     for (text, expected) in [
         ("model = \"a\"\nkindness = 1\n", "agent.toml:2:1: unknown field `kindness`"),
-        ("model = 1\n", "agent.toml:1:1: "),
-        ("model = \"a\"\n[limits]\nmaxToolCalls = \"many\"\n", "agent.toml:3:1: invalid type"),
+        ("model = 1\n", "agent.toml:1:1: `model` must be a string, not integer `1`"),
+        (
+            "model = \"a\"\n[limits]\nmaxToolCalls = \"many\"\n",
+            "agent.toml:3:1: `limits.maxToolCalls` must be ",
+        ),
+        (
+            "model = \"a\"\n[humanInTheLoop]\naskUser = true\n",
+            "agent.toml:3:1: `humanInTheLoop.askUser` must be a table, not boolean `true`",
+        ),
+        (
+            "model = \"a\"\n[humanInTheLoop]\napprove = [1]\n",
+            "agent.toml:3:1: an element of `humanInTheLoop.approve` must be a string, not ",
+        ),
         (
             "model = \"a\"\nlimits = { maxCostUsd = nan }\n",
             "agent.toml:2:12: limits.maxCostUsd is not a finite number",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use throughline_agent::ToolSpec;
+use throughline_spec::UserQuestionItem;
 
 use crate::args::{AgentArgs, StoreArgs};
 use crate::print::text::plain;
@@ -59,6 +60,18 @@ impl CommandHints {
     /// Returns a command whose argument is the id of a pending request or a run.
     pub(crate) fn command(&self, command: &str, id: &str) -> String {
         format!("throughline {command} {id}{}", self.of_store)
+    }
+
+    /// Returns the command that answers a request, with a placeholder for each of its questions.
+    pub(crate) fn answer(&self, id: &str, questions: &[UserQuestionItem]) -> String {
+        let placeholder = |item: &UserQuestionItem| match (&item.options, item.is_multi_select()) {
+            (None, _) => " ANSWER",
+            (Some(_), false) => " NUMBER",
+            (Some(_), true) => " NUMBER,NUMBER",
+        };
+        let placeholders: String = questions.iter().map(placeholder).collect();
+        let placeholders = if questions.is_empty() { " ANSWER" } else { &placeholders };
+        format!("{}{placeholders}", self.command("answer", id))
     }
 }
 

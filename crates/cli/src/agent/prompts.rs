@@ -17,6 +17,12 @@ use crate::print::text::{self, one_line, plain};
 /// Maximum length of printed call arguments.
 const LONGEST: usize = 400;
 
+/// Maximum length of a question or an option in an error message.
+const LONGEST_QUESTION: usize = 80;
+
+/// Prefix of an answer that is free text in any case, such as `text:9`.
+const TEXT_PREFIX: &str = "text:";
+
 /// Message for a tool call whose outcome is unknown.
 pub(crate) const UNKNOWN_OUTCOME: &str = "this call was started, but no result was recorded";
 /// Message about the effect of rejecting a tool call whose outcome is unknown.
@@ -86,26 +92,50 @@ async fn decide(
 async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
     let mut answers = Vec::new();
     for item in &question.questions {
-        let options = option_lines(item).into_iter().map(|line| format!("  {line}\n"));
-        let options: String = options.collect();
-        let prompt = format!("{}\n{options}> ", plain(&item.question).bold());
-        let Some(answer) = read_line(&prompt).await? else { return Ok(None) };
-        answers.push(answer);
+        let mut prompt = format!("{}\n", plain(&item.question).bold());
+        for line in option_lines(item, allows_text(question)) {
+            text::push_line(&mut prompt, &format!("  {line}"));
+        }
+        prompt.push_str("> ");
+        let answer = loop {
+            let Some(line) = read_line(&prompt).await? else { return Ok(None) };
+            match parse_answer(question, item, &line) {
+                Ok(answer) => break answer,
+                Err(problem) => text::note(&problem),
+            }
+        };
+        answers.push((item.question.clone(), answer));
     }
     let mut resolution = UserQuestionResolution::new(question.id.clone());
-    resolution.answers = Some(parse_answers(question, &answers)?);
+    resolution.answers = Some(UserQuestionAnswerSet(answers));
     Ok(Some(RunCommand::Answer(resolution)))
 }
 
-/// Describes the options of a question, one numbered line per option.
-pub(crate) fn option_lines(item: &UserQuestionItem) -> Vec<String> {
+/// Describes the options of a question, one numbered line per option, and how to choose them. A
+/// question without options has no lines.
+pub(crate) fn option_lines(item: &UserQuestionItem, allows_text: bool) -> Vec<String> {
     let options = item.options.iter().flatten().enumerate().map(|(number, option)| {
         let description = option.description.as_deref().unwrap_or_default();
         let description = if description.is_empty() { "" } else { &format!(": {description}") };
         let line = format!("{}{description}", option.label);
         format!("{}  {}", number + 1, plain(&line).replace('\n', " "))
     });
-    options.collect()
+    let mut lines: Vec<String> = options.collect();
+    if !lines.is_empty() {
+        let choice = if item.is_multi_select() {
+            "choose one or more options, separated by commas, such as 1,2"
+        } else {
+            "choose one option"
+        };
+        let text = if allows_text { ", or answer with text" } else { "" };
+        lines.push(format!("({choice}{text})"));
+    }
+    lines
+}
+
+/// Returns whether a question can be answered with free text.
+fn allows_text(question: &PendingUserQuestion) -> bool {
+    question.allow_free_text.unwrap_or(false)
 }
 
 /// Parses one answer per question; answers must be in the order of the questions.
@@ -117,32 +147,84 @@ pub(crate) fn parse_answers(
     let (expected, given) = (items.len(), answers.len());
     if expected != given {
         return Err(Failure::Usage(format!(
-            "there are {expected} questions but {given} answers; give one answer per question, in order"
+            "the number of answers is {given}, but the number of questions is {expected}: give \
+             one answer per question, in order"
         )));
     }
     let answers = items.iter().zip(answers);
-    let answers = answers.map(|(item, text)| (item.question.clone(), parse_answer(item, text)));
-    Ok(UserQuestionAnswerSet(answers.collect()))
+    let answers = answers.map(|(item, text)| -> Result<(Name, UserQuestionAnswer)> {
+        let answer = parse_answer(question, item, text).map_err(Failure::Usage)?;
+        Ok((item.question.clone(), answer))
+    });
+    Ok(UserQuestionAnswerSet(answers.collect::<Result<_>>()?))
 }
 
 /// Parses an answer. Options can be given by number, name or value; any other answer is free text.
-fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
+/// A number that is not the number of an option is refused, because it is probably a mistake, and
+/// an answer cannot be corrected. After `TEXT_PREFIX`, it is free text.
+fn parse_answer(
+    question: &PendingUserQuestion,
+    item: &UserQuestionItem,
+    text: &str,
+) -> Result<UserQuestionAnswer, String> {
     let options = item.options.as_deref().unwrap_or_default();
+    let text = text.trim();
     let find = |choice: &str| {
-        let choice = choice.trim();
         let number = choice.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let by_number = number.and_then(|index| options.get(index));
         let is_same = |text: &str| text.eq_ignore_ascii_case(choice);
         let by_name = || options.iter().find(|o| is_same(&o.label) || is_same(o.answer()));
         by_number.or_else(by_name).map(|option| option.answer().clone())
     };
-    let parts: Vec<&str> =
-        if item.is_multi_select() { text.split(',').collect() } else { vec![text] };
-    let chosen: Option<Vec<Name>> = parts.into_iter().map(find).collect();
-    let free_text = chosen.is_none().then(|| text.trim()).filter(|text| !text.is_empty());
-    let mut answer = UserQuestionAnswer::new(chosen.unwrap_or_default());
-    answer.free_text = free_text.map(Name::from);
-    answer
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let choices = if item.is_multi_select() { parts.clone() } else { vec![text] };
+    let chosen: Option<Vec<Name>> = choices.iter().map(|choice| find(choice)).collect();
+    if let Some(chosen) = chosen {
+        return Ok(UserQuestionAnswer::new(chosen));
+    }
+    let prefixed = text.strip_prefix(TEXT_PREFIX).map(str::trim);
+    let free_text = prefixed.unwrap_or(text);
+    let asked = one_line(&item.question, LONGEST_QUESTION);
+    if free_text.is_empty() {
+        if item.is_required() {
+            return Err(format!("{asked:?} needs an answer{}", options_of(item)));
+        }
+        return Ok(UserQuestionAnswer::new(Vec::new()));
+    }
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let has_numbers = !options.is_empty() && prefixed.is_none() && parts.iter().all(is_number);
+    if has_numbers || !allows_text(question) {
+        let is_list = parts.len() > 1 && parts.iter().all(|part| find(part).is_some());
+        let options = options_of(item);
+        let problem = if is_list {
+            format!("only one option can be chosen for {asked:?}{options}")
+        } else {
+            let wrong = choices.iter().find(|choice| find(choice).is_none());
+            let wrong = one_line(wrong.copied().unwrap_or(text), LONGEST_QUESTION);
+            format!("{wrong:?} is not an option of {asked:?}{options}")
+        };
+        return Err(if allows_text(question) {
+            format!("{problem}; to answer with this text, write {TEXT_PREFIX}{text}")
+        } else {
+            format!("{problem}; free text is not allowed")
+        });
+    }
+    let mut answer = UserQuestionAnswer::new(Vec::new());
+    answer.free_text = Some(Name::from(free_text));
+    Ok(answer)
+}
+
+/// Lists the options of a question at the end of an error message.
+fn options_of(item: &UserQuestionItem) -> String {
+    let options = item.options.iter().flatten().enumerate();
+    let options = options.map(|(index, option)| {
+        format!("{} {}", index + 1, one_line(&option.label, LONGEST_QUESTION))
+    });
+    let options: Vec<String> = options.collect();
+    if options.is_empty() {
+        return String::new();
+    }
+    format!("; its options are {}", options.join(", "))
 }
 
 /// Reads a line from the terminal; `None` at end of input.
@@ -163,6 +245,67 @@ mod tests {
         let item = r#"{"question":"Which colour?","options":[
             {"label":"Blue","description":"calm"},{"label":"Green"}]}"#;
         let item = UserQuestionItem::parse(&Json::parse(item).unwrap()).unwrap();
-        assert_eq!(option_lines(&item), ["1  Blue: calm", "2  Green"]);
+        let options = ["1  Blue: calm", "2  Green"];
+        assert_eq!(option_lines(&item, false), [&options[..], &["(choose one option)"]].concat());
+        let hint = "(choose one option, or answer with text)";
+        assert_eq!(option_lines(&item, true), [&options[..], &[hint]].concat());
+        let item = UserQuestionItem::parse(&Json::parse(r#"{"question":"Why?"}"#).unwrap());
+        assert_eq!(option_lines(&item.unwrap(), true), [""; 0]);
+    }
+
+    fn question(allows_text: bool, is_multi: bool) -> PendingUserQuestion {
+        let question = format!(
+            r#"{{"id":"r.q1","toolCallId":"c1","toolName":"ask_user_question","questions":[
+                {{"question":"Which?","multiSelect":{is_multi},"options":[
+                    {{"label":"Blue"}},{{"label":"Green","value":"g"}},{{"label":"2027"}}]}}],
+                "status":"pending","requestedAt":"2026-01-31T00:00:00Z",
+                "allowFreeText":{allows_text}}}"#
+        );
+        PendingUserQuestion::parse(&Json::parse(question).unwrap()).unwrap()
+    }
+
+    /// Returns the chosen values and the free text of an answer, or the error message.
+    fn parsed(question: &PendingUserQuestion, text: &str) -> Result<(Vec<Name>, Name), String> {
+        let answer = parse_answer(question, &question.questions[0], text)?;
+        Ok((answer.values, answer.free_text.unwrap_or_default()))
+    }
+
+    #[test]
+    fn options_are_found_by_number_name_and_value() {
+        for (text, value) in [("1", "Blue"), (" green ", "g"), ("G", "g"), ("2027", "2027")] {
+            for question in [question(true, false), question(false, true)] {
+                let chosen = Ok((vec![Name::from(value)], Name::from("")));
+                assert_eq!(parsed(&question, text), chosen, "{text}");
+            }
+        }
+        let both = Ok((vec![Name::from("Blue"), Name::from("g")], Name::from("")));
+        assert_eq!(parsed(&question(true, true), "1, green"), both);
+    }
+
+    #[test]
+    fn other_numbers_are_refused_unless_they_are_marked_as_text() {
+        let options = "its options are 1 Blue, 2 Green, 3 2027";
+        for (text, is_multi, wrong) in
+            [("9", false, "9"), ("0", true, "0"), ("1,9", true, "9"), ("8,9", false, "8,9")]
+        {
+            let expected = format!(
+                "\"{wrong}\" is not an option of \"Which?\"; {options}; to answer with this text, \
+                 write text:{text}"
+            );
+            assert_eq!(parsed(&question(true, is_multi), text), Err(expected));
+        }
+        let expected = format!(
+            "only one option can be chosen for \"Which?\"; {options}; free text is not allowed"
+        );
+        assert_eq!(parsed(&question(false, false), "1,2"), Err(expected));
+        let expected =
+            format!("\"red\" is not an option of \"Which?\"; {options}; free text is not allowed");
+        assert_eq!(parsed(&question(false, false), "red"), Err(expected));
+        let expected = format!("\"Which?\" needs an answer; {options}");
+        assert_eq!(parsed(&question(true, false), "text: "), Err(expected));
+        for (text, expected) in [("text:9", "9"), ("9 of them", "9 of them"), ("red", "red")] {
+            let free_text = Ok((Vec::new(), Name::from(expected)));
+            assert_eq!(parsed(&question(true, false), text), free_text, "{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{CommonArgs, Format, StoreArgs, non_empty};
+use super::{CommonArgs, Format, StoreArgs, non_empty, whole_number};
 
 /// Options that configure an agent: its declaration, tools, prompts, lease and output.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) struct AgentArgs {
     pub(crate) no_ask: bool,
     /// Lease duration in seconds; another process can take over the run after the lease expires
     /// [default: 15]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_number::<u64>(1..=3600))]
     pub(crate) lease: Option<u64>,
     /// Output format: text, or json with one event per line
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Arg, Args, Subcommand, ValueEnum};
 use throughline_core::{BudgetPeriod, KeyRole};
 use throughline_server::Level;
 
-use super::{CommonArgs, Format, StoreArgs, non_empty};
+use super::{CommonArgs, Format, StoreArgs, non_empty, whole_number};
 use crate::amount;
 use crate::listen_address::{InvalidListenAddress, ListenAddress};
 
@@ -46,7 +46,7 @@ pub(crate) struct Serve {
 #[command(after_help = include_str!("help/check.md"))]
 pub(crate) struct CheckArgs {
     /// Time limit of each check in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole_number::<u64>(1..=600))]
     pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -128,7 +128,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) budget_usd: Option<u64>,
     /// Maximum number of input and output tokens of the key's calls [default: unlimited]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u64>(1..=u64::MAX))]
     pub(crate) budget_tokens: Option<u64>,
     /// Period after which the budgets start again, in UTC: day, week, month or total [default:
     /// total]
@@ -136,26 +136,26 @@ pub(crate) struct LimitArgs {
     pub(crate) per: Option<BudgetPeriod>,
     /// Share of a budget in percent, such as 80, at which the gateway sends a message to
     /// `budget_webhook` [default: no message]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", value_parser = whole_number::<u32>(1..=100))]
     pub(crate) soft_limit: Option<u32>,
     /// Maximum number of the key's requests per minute, such as 60/min [default: unlimited]
     #[arg(long, value_name = "N/min", value_parser = rate)]
     pub(crate) rate: Option<u32>,
     /// Maximum number of input and output tokens per minute [default: unlimited]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u64>(1..=u64::MAX))]
     pub(crate) tokens_per_minute: Option<u64>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = include_str!("help/keys-update.md"))]
+#[command(after_help = include_str!("help/keys-update.md"), mut_args(without_default))]
 pub(crate) struct KeysUpdate {
     /// Id of the key, as shown by `throughline keys list`
     #[arg(value_name = "ID", value_parser = non_empty())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-    /// Limits to remove, separated by commas: models, budget-usd, budget-tokens, soft-limit, rate
-    /// or tokens-per-minute
+    /// Limits to remove, separated by commas: role, models, budget-usd, budget-tokens, soft-limit,
+    /// rate or tokens-per-minute. Without a budget, the key has no period and no soft limit
     #[arg(
         long,
         value_name = "LIMIT",
@@ -168,9 +168,33 @@ pub(crate) struct KeysUpdate {
     pub(crate) common: CommonArgs,
 }
 
+/// Removes the default from the help of a limit, because `keys update` does not change the limits
+/// that are not given.
+fn without_default(argument: Arg) -> Arg {
+    const LIMITS: [&str; 8] = [
+        "role",
+        "models",
+        "budget_usd",
+        "budget_tokens",
+        "per",
+        "soft_limit",
+        "rate",
+        "tokens_per_minute",
+    ];
+    let help = argument.get_help().map(ToString::to_string);
+    match help.as_deref().and_then(|help| help.rsplit_once(" [default: ")) {
+        Some((effect, _)) if LIMITS.contains(&argument.get_id().as_str()) => {
+            let help = format!("{effect} [default: unchanged]");
+            argument.help(help)
+        }
+        Some(_) | None => argument,
+    }
+}
+
 /// A limit that `keys update --remove` removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RemovableLimit {
+    Role,
     Models,
     BudgetUsd,
     BudgetTokens,
@@ -244,7 +268,7 @@ fn log_level(text: &str) -> Result<LogLevel, String> {
 fn dollars(text: &str) -> Result<u64, String> {
     let number = text.trim().trim_start_matches('$').parse().ok();
     let sum = number.and_then(amount::micro_dollars).filter(|sum| *sum > 0);
-    sum.ok_or_else(|| "expected an amount in dollars, such as 20 or 2.50".to_owned())
+    sum.ok_or_else(|| "expected an amount in dollars greater than 0, such as 20 or 2.50".to_owned())
 }
 
 fn role(text: &str) -> Result<KeyRole, String> {
@@ -259,7 +283,7 @@ fn period(text: &str) -> Result<BudgetPeriod, String> {
 fn rate(text: &str) -> Result<u32, String> {
     let number = text.strip_suffix("/min").and_then(|number| number.trim().parse().ok());
     let number = number.filter(|number| *number > 0);
-    number.ok_or_else(|| "expected requests per minute, such as 60/min".to_owned())
+    number.ok_or_else(|| "expected requests per minute greater than 0, such as 60/min".to_owned())
 }
 
 /// Minimum level of the log lines that are written; `None` disables logging.

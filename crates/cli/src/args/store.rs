@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use throughline_tools::reader::parse_bytes;
 
-use super::{Format, non_empty};
+use super::{Format, non_empty, whole_number};
 
 /// Default maximum number of entries or records per page.
 const PAGE: u32 = 50;
@@ -50,7 +50,7 @@ pub(crate) struct CommonArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
     /// Maximum number of entries to list
-    #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = whole_number::<u32>(1..=100_000))]
     pub(crate) limit: u32,
     /// Start after the entry with this id, such as the last id of the previous page
     #[arg(long, value_name = "ID", value_parser = non_empty())]
@@ -82,10 +82,10 @@ pub(crate) struct Runs {
 #[command(after_help = include_str!("help/items.md"))]
 pub(crate) struct Items {
     /// Maximum number of records to show
-    #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = whole_number::<u32>(1..=100_000))]
     pub(crate) limit: u32,
     /// Start after the record with this number [default: start at the first record]
-    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true, value_parser = whole_number::<u64>(0..=u64::MAX))]
     pub(crate) after: u64,
     // Redaction is the default here; the flag exists for symmetry with `export`.
     #[arg(long, hide = true, conflicts_with = "no_redaction")]
@@ -140,7 +140,7 @@ pub(crate) struct Import {
 #[command(after_help = include_str!("help/fork.md"))]
 pub(crate) struct Fork {
     /// Number of the last record to share [default: the last record of the Thread]
-    #[arg(long = "at", value_name = "SEQ")]
+    #[arg(long = "at", value_name = "SEQ", value_parser = whole_number::<u64>(0..=u64::MAX))]
     pub(crate) up_to: Option<u64>,
     /// Id of the new Thread [default: THREAD-fork-N]
     #[arg(long = "as", value_name = "ID", value_parser = non_empty())]
@@ -191,7 +191,7 @@ pub(crate) struct Forget {
 )]
 pub(crate) struct Prune {
     /// Erase Threads that have not been updated for this many days
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=100_000))]
     pub(crate) days: Option<u32>,
     /// Erase the oldest Threads until the other Threads fit into this size, such as 800KB or 2GB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]

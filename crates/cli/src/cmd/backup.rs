@@ -49,6 +49,7 @@ fn back_up(options: &Backup, file: &PathBuf) -> Result<()> {
             path.display()
         )));
     }
+    [file, &keys].into_iter().try_for_each(|path| check_folder(path))?;
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let progress = Progress::new("backing up", options.common.format);
         let share = |fraction| progress.set_fraction(fraction);
@@ -66,6 +67,25 @@ fn back_up(options: &Backup, file: &PathBuf) -> Result<()> {
         };
         let json = || json!({ "backup": name, "keys": keys, "bytes": bytes });
         options.common.format.print(text, json)
+    })
+}
+
+/// Fails if a new file cannot be created at this path.
+fn check_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let (name, shown) = (path.display(), folder.display());
+    if !folder.is_dir() {
+        return Err(Failure::NoStore(format!(
+            "cannot create {name}: there is no folder {shown}; create the folder, or choose \
+             another one"
+        )));
+    }
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| {
+        Failure::NoStore(format!(
+            "cannot create {name}: this user cannot create files in {shown} ({error}); make the \
+             folder writable, or choose another one"
+        ))
     })
 }
 

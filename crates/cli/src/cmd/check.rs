@@ -27,7 +27,9 @@ use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, count, plain, push_line};
 use crate::router::{account_endpoint, endpoints};
-use crate::store::{IfMissing, open_failure, open_options, runtime, sqlite_file, without_password};
+use crate::store::{
+    IfMissing, closed_folder, open_failure, open_options, runtime, without_password,
+};
 
 /// Base URL for the simulated endpoints, which are not tested.
 const NO_SIMULATORS: &str = "http://127.0.0.1:9";
@@ -105,7 +107,13 @@ async fn run_checks(options: &CheckArgs, parsed: &ParsedConfig) -> Vec<CheckRow>
     let limit = Duration::from_secs(options.timeout);
     checks.push(catalog(config));
     checks.extend(config.server.tls.as_ref().map(|files| match load_tls(files) {
-        Ok(_) => CheckRow::passed("TLS files", "the certificate and the key match"),
+        Ok(settings) => match settings.expired_at(crate::clock::now()) {
+            Some(end) => {
+                let detail = format!("the certificate expired on {end}");
+                CheckRow::failed("TLS files", detail, "install a renewed certificate")
+            }
+            None => CheckRow::passed("TLS files", "the certificate and the key match"),
+        },
         Err(Failure::Usage(problem)) => {
             CheckRow::failed("TLS files", problem, "check the paths in [server.tls]")
         }
@@ -181,7 +189,7 @@ async fn store(options: &CheckArgs) -> CheckRow {
     let shown = plain(&without_password(&url));
     let journal = match open(&url, &how).await {
         Ok(journal) => journal,
-        Err(StoreError::NotFound { .. }) => return missing_store(options, &shown),
+        Err(StoreError::NotFound { .. }) => return missing_store(&url, &shown),
         Err(error) => return CheckRow::from_failure(NAME, &open_failure(error, &url)),
     };
     let tested = async {
@@ -202,12 +210,8 @@ async fn store(options: &CheckArgs) -> CheckRow {
 }
 
 /// Reports a store that `throughline serve` will create, if its folder accepts files.
-fn missing_store(options: &CheckArgs, shown: &str) -> CheckRow {
-    let file = sqlite_file(&options.common.at);
-    // `serve` also creates the folders, so the nearest existing folder is tested.
-    let folder = file.as_deref().and_then(|file| file.ancestors().skip(1).find(|it| it.is_dir()));
-    let is_writable = folder.is_none_or(|folder| tempfile::tempfile_in(folder).is_ok());
-    if is_writable {
+fn missing_store(url: &str, shown: &str) -> CheckRow {
+    if closed_folder(url).is_none() {
         return CheckRow::passed("store", format!("{shown} does not exist; `serve` creates it"));
     }
     let detail = format!("{shown} does not exist and cannot be created");

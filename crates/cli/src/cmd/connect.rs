@@ -14,10 +14,12 @@ mod target;
 use std::path::PathBuf;
 
 use owo_colors::{OwoColorize as _, Style};
+use throughline_tools::suggest::did_you_mean;
 
 use crate::args::Connect;
 use crate::clients::{ClientEntry, clients};
 use crate::config;
+use crate::config::routes::UnknownModelError;
 use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Column, table};
 use crate::print::text;
@@ -49,6 +51,16 @@ pub(crate) fn run(options: &Connect) -> Result<()> {
         text::note(&format!(
             "the model is {chosen}, a simulation, because the configuration and the environment of \
              this command have no key for {usual}; if the gateway has one, add `--model {usual}`"
+        ));
+    }
+    // With --url, the gateway may have another configuration than this command.
+    if let (Some(model), None) = (&options.model, &options.url)
+        && let Err(UnknownModelError { model, close, .. }) = config.routes.resolve(model)
+    {
+        text::note(&format!(
+            "the configuration of this command has no model `{model}`, so a gateway with this \
+             configuration refuses it{}",
+            did_you_mean(&close)
         ));
     }
     if options.write {

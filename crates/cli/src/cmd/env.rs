@@ -19,9 +19,9 @@ use crate::args::CommonArgs;
 use crate::config::environment::{folder, variable};
 use crate::config::{self, Config, Credential, InstalledCatalog};
 use crate::listen_address::ListenAddress;
-use crate::print::failure::Result;
+use crate::print::failure::{Failure, Result};
 use crate::print::text::{count, plain, stored_size};
-use crate::store::{IfMissing, open_failure, open_options, runtime, sqlite_file};
+use crate::store::{IfMissing, open_failure, open_options, runtime, sqlite_file, store_url};
 
 /// Environment variables that change the behaviour of this program, besides the providers' keys.
 const VARIABLES: [&str; 10] = [
@@ -115,7 +115,10 @@ fn configuration(read: &Result<Config>) -> String {
     match read {
         Ok(Config { file: Some(file), .. }) => format!("a valid file, {}", shown_path(file)),
         Ok(_) => "none; all values are defaults".to_owned(),
-        Err(_) => "a file with errors: `throughline config check` lists them".to_owned(),
+        Err(Failure::BadData(_)) => {
+            "a file with errors: `throughline config check` lists them".to_owned()
+        }
+        Err(_) => "cannot be read: `throughline config check` prints the reason".to_owned(),
     }
 }
 
@@ -131,8 +134,11 @@ fn shown_path(path: &Path) -> String {
 
 /// Returns the type of the store, its schema version and, for SQLite, the file size.
 fn store(options: &CommonArgs) -> String {
+    if store_url(&options.at).is_err() {
+        return "unknown: `throughline check` prints the reason".to_owned();
+    }
     let kind = match sqlite_file(&options.at).map(std::fs::metadata) {
-        None => "PostgreSQL, or unknown".to_owned(),
+        None => "PostgreSQL".to_owned(),
         Some(Ok(file)) => format!("SQLite, {}", stored_size(file.len())),
         Some(Err(_)) => return "SQLite, not created yet".to_owned(),
     };

@@ -76,11 +76,30 @@ pub(crate) fn replace_file<T>(
     }
     let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut part = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(cannot)?;
+    let folder = folder.unwrap_or(Path::new("."));
+    let part = NamedTempFile::new_in(folder);
+    let mut part = part.map_err(|error| not_created(&cannot(), folder, &error))?;
     let done = write(&mut part)?;
     part.as_file().sync_all().with_context(cannot)?;
     part.persist(&real).map_err(|error| error.error).with_context(cannot)?;
     Ok(done)
+}
+
+/// Creates the failure for a file whose temporary file cannot be created. The error of the system
+/// names the temporary file, so only its kind is printed.
+fn not_created(cannot: &str, folder: &Path, error: &io::Error) -> Failure {
+    let shown = folder.display();
+    Failure::Outside(if folder.is_dir() {
+        let kind = error.kind();
+        anyhow::anyhow!(
+            "{cannot}: cannot create a file in {shown} ({kind}); make the folder writable for \
+             this user, or name another file"
+        )
+    } else {
+        anyhow::anyhow!(
+            "{cannot}: there is no folder {shown}; create the folder, or name another file"
+        )
+    })
 }
 
 fn refuse_store(options: &Export) -> Result<()> {

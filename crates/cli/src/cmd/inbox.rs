@@ -41,6 +41,8 @@ struct InboxEntry {
     /// Whether the tool call was started earlier and its outcome is unknown.
     is_lost: bool,
     questions: Vec<Json>,
+    /// Whether the questions can be answered with free text.
+    allows_text: bool,
 }
 
 async fn entries(context: &AgentContext, run: Option<&LogId>) -> Result<Vec<InboxEntry>> {
@@ -69,10 +71,11 @@ impl InboxEntry {
         let call = approval.map(|request| (request.tool_name.clone(), shown(&request.args)));
         let question =
             state.and_then(|state| questions(state).find(|request| request.id == pending.id));
+        let allows_text = question.and_then(|request| request.allow_free_text).unwrap_or(false);
         let questions = question.into_iter().flat_map(|request| &request.questions);
         let questions = questions.map(|question| shown(&question.json())).collect();
         let is_lost = state.is_some_and(|state| state.is_lost(&pending.id));
-        Self { pending, call, is_lost, questions }
+        Self { pending, call, is_lost, questions, allows_text }
     }
 
     fn put(&self, o: &mut json::Object<'_>) {
@@ -95,6 +98,7 @@ impl InboxEntry {
                     list.raw(question);
                 }
             });
+            o.bool("allowFreeText", self.allows_text);
         }
     }
 
@@ -104,10 +108,9 @@ impl InboxEntry {
             return vec![one_line(&plain(&format!("{tool} {}", args.as_str())), width)];
         }
         let mut lines = Vec::new();
-        for question in &self.questions {
-            let Ok(item) = UserQuestionItem::parse(question) else { continue };
+        for item in &self.items() {
             lines.extend(wrapped(&plain(&item.question), width));
-            for option in option_lines(&item) {
+            for option in option_lines(item, self.allows_text) {
                 let option = wrapped(&option, width.saturating_sub(5));
                 let indents = ["  ", "     "].into_iter().chain(std::iter::repeat("     "));
                 lines.extend(indents.zip(option).map(|(indent, line)| format!("{indent}{line}")));
@@ -116,14 +119,10 @@ impl InboxEntry {
         lines
     }
 
-    /// Returns the arguments of `throughline answer`: one placeholder per question.
-    fn answer_arguments(&self) -> String {
-        let is_choice = |question: &Json| question.tree().root().get("options").is_some();
-        let arguments = self.questions.iter();
-        let arguments =
-            arguments.map(|question| if is_choice(question) { " NUMBER" } else { " ANSWER" });
-        let arguments: String = arguments.collect();
-        if arguments.is_empty() { " ANSWER".to_owned() } else { arguments }
+    /// Returns the questions of the request.
+    fn items(&self) -> Vec<UserQuestionItem> {
+        let items = self.questions.iter().map(UserQuestionItem::parse);
+        items.filter_map(Result::ok).collect()
     }
 }
 
@@ -148,7 +147,7 @@ fn page_of(entries: &[InboxEntry], at: &StoreArgs) -> String {
         }
         let command = match &**kind {
             "approval" => format!("{} or reject", hint.command("approve", id)),
-            "question" => format!("{}{}", hint.command("answer", id), entry.answer_arguments()),
+            "question" => hint.answer(id, &entry.items()),
             _ => "the client that runs the tool returns its result".to_owned(),
         };
         push_line(&mut page, &format!("  {}", command.dimmed()));

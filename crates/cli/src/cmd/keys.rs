@@ -3,7 +3,7 @@
 
 use owo_colors::Style;
 use serde_json::{Value, json};
-use throughline_core::BudgetPeriod;
+use throughline_core::{BudgetPeriod, StoreError};
 use throughline_json::Name;
 use throughline_replay::Claims;
 use throughline_server::reset_budget;
@@ -36,6 +36,8 @@ pub(crate) fn run(keys: &Keys) -> Result<()> {
 
 fn create(options: &KeysCreate) -> Result<()> {
     let limits = changed_limits(KeyLimits::default(), &options.limits, &[]);
+    check_budget(&options.limits, &limits).map_err(Failure::Usage)?;
+    check_label(&options.label)?;
     store::with(&options.common.at, IfMissing::IsMade, |store| {
         if let Some(prefix) = RESERVED.iter().find(|prefix| store.tenant.0.starts_with(**prefix)) {
             return Err(Failure::Usage(format!(
@@ -67,7 +69,37 @@ fn create(options: &KeysCreate) -> Result<()> {
     })
 }
 
-/// Returns the limits without those to remove, and with those that are given.
+/// Checks the label of a new key. The error does not repeat the label, which may be long.
+fn check_label(label: &str) -> Result<()> {
+    const LONGEST: usize = 200;
+    if label.len() <= LONGEST && !label.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--label is not valid: use at most {LONGEST} bytes, without control characters"
+    )))
+}
+
+/// Fails if an option applies to a budget, but the key has no budget, so that the option would have
+/// no effect.
+fn check_budget(given: &LimitArgs, limits: &KeyLimits) -> Result<(), String> {
+    if has_budget(limits) {
+        return Ok(());
+    }
+    let option = match (given.per, given.soft_limit) {
+        (Some(_), _) => "--per",
+        (None, Some(_)) => "--soft-limit",
+        (None, None) => return Ok(()),
+    };
+    Err(format!("{option} needs a budget: add --budget-usd or --budget-tokens"))
+}
+
+fn has_budget(limits: &KeyLimits) -> bool {
+    limits.budget_micro_usd.is_some() || limits.budget_tokens.is_some()
+}
+
+/// Returns the limits without those to remove, and with those that are given. If the last budget is
+/// removed, its period and soft limit are removed too.
 fn changed_limits(known: KeyLimits, given: &LimitArgs, removed: &[RemovableLimit]) -> KeyLimits {
     let stays = |limit| !removed.contains(&limit);
     let models = match &given.models[..] {
@@ -80,22 +112,27 @@ fn changed_limits(known: KeyLimits, given: &LimitArgs, removed: &[RemovableLimit
     let known_soft = stays(RemovableLimit::SoftLimit).and(known.soft_limit_percent);
     let known_rate = stays(RemovableLimit::Rate).and(known.requests_per_minute);
     let known_token_rate = stays(RemovableLimit::TokensPerMinute).and(known.tokens_per_minute);
+    let known_role = stays(RemovableLimit::Role).and(known.role);
+    let budget_micro_usd = given.budget_usd.or(known_usd);
+    let budget_tokens = given.budget_tokens.or(known_tokens);
+    let budget = budget_micro_usd.or(budget_tokens);
     // A total budget has no stored period, so that earlier versions can read the limits.
     let period = given.per.or(known.budget_period);
+    let period = period.filter(|period| *period != BudgetPeriod::Total);
     KeyLimits {
-        role: given.role.or(known.role),
+        role: given.role.or(known_role),
         models,
-        budget_micro_usd: given.budget_usd.or(known_usd),
-        budget_tokens: given.budget_tokens.or(known_tokens),
-        budget_period: period.filter(|period| *period != BudgetPeriod::Total),
-        soft_limit_percent: given.soft_limit.or(known_soft),
+        budget_micro_usd,
+        budget_tokens,
+        budget_period: budget.and(period),
+        soft_limit_percent: budget.and(given.soft_limit.or(known_soft)),
         requests_per_minute: given.rate.or(known_rate),
         tokens_per_minute: given.tokens_per_minute.or(known_token_rate),
     }
 }
 
 fn list(options: &CommonArgs) -> Result<()> {
-    store::with(&options.at, IfMissing::Fails, |store| {
+    store::with(&options.at, IfMissing::FailsReadOnly, |store| {
         let keys = store.run(store.journal.api_keys(&store.tenant))?;
         let text = if keys.is_empty() { store.empty_message("keys")? } else { keys_table(&keys) };
         options.format.print(|| text, || json_of(&keys))
@@ -152,8 +189,11 @@ fn describe_limits(limits: &KeyLimits) -> String {
 fn update(options: &KeysUpdate) -> Result<()> {
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let key = active_key(store, &options.id)?;
-        let change =
-            |limits: KeyLimits| Ok(changed_limits(limits, &options.limits, &options.remove));
+        let change = |limits: KeyLimits| -> Result<KeyLimits, StoreError> {
+            let limits = changed_limits(limits, &options.limits, &options.remove);
+            check_budget(&options.limits, &limits).map_err(StoreError::invalid)?;
+            Ok(limits)
+        };
         let changed = store.journal.update_api_key_limits(&store.tenant, &key.id, change);
         let limits = store.run(changed)?.ok_or_else(|| no_key(store))?;
         let text = || {
@@ -170,7 +210,16 @@ fn reset(options: &KeysReset) -> Result<()> {
         let key = active_key(store, &options.id)?;
         store.run(reset_budget(&store.journal, &store.tenant, &key.id))?;
         let (mark, shown) = (text::mark(true), plain(&key.id));
-        let text = || format!("{mark} the budgets of {shown} count from zero\n");
+        let text = || {
+            if has_budget(&key.limits) {
+                format!("{mark} the budgets of {shown} count from zero\n")
+            } else {
+                format!(
+                    "{shown} has no budget, so nothing changes; `throughline keys update {shown} \
+                     --budget-usd USD` sets one\n"
+                )
+            }
+        };
         options.common.format.print(text, || json!({ "reset": key.id }))
     })
 }

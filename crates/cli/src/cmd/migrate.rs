@@ -12,7 +12,7 @@ use crate::config::environment::is_address;
 use crate::print::failure::{Failure, Result};
 use crate::print::progress::Progress;
 use crate::print::text::{self, count, plain, stored_size};
-use crate::store::{IfMissing, Signals, open_failure, open_options, runtime};
+use crate::store::{IfMissing, Signals, open_failure, open_options, remedy_of, runtime};
 
 pub(crate) fn run(options: &Migrate) -> Result<()> {
     let Migrate { master_key_file, retired_key_file, format, source, target } = options;
@@ -103,7 +103,18 @@ fn to_failure(error: StoreError, source: &str) -> Failure {
         | StoreError::KeyMissing
         | StoreError::WrongKey
         | StoreError::NewerSchema { .. } => open_failure(error, source),
-        error => Failure::NoStore(error.to_string()),
+        error => {
+            let problem = error.to_string();
+            let remedy = match &error {
+                StoreError::Unreachable(name, _) if name.starts_with("postgres") => {
+                    "; check the URL, and that the server is running and accepts this user"
+                }
+                StoreError::Unreachable(_, _) => "; check the path and its permissions",
+                _ => "",
+            };
+            let remedy = remedy_of(&problem, remedy);
+            Failure::NoStore(format!("{problem}{remedy}"))
+        }
     }
 }
 

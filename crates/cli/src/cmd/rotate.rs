@@ -23,9 +23,19 @@ pub(crate) fn run(options: &Rotate) -> Result<ExitCode> {
         let RotationReport { wrapped, is_behind } = rotated?;
         let text = || {
             let (mark, contents) = (text::mark(!is_behind), count(wrapped, "content"));
+            if is_behind {
+                return format!(
+                    "{mark} {contents} wrapped under the new key, but not all contents\n  \
+                     keep the old key: run every process with both keys, and rotate again\n"
+                );
+            }
+            let done = match wrapped {
+                0 => "no content was changed: the new key already protects all contents".to_owned(),
+                _ => format!("{contents} wrapped under the new key"),
+            };
             format!(
-                "{mark} {contents} wrapped under the new key\n  \
-                 from now on use the new key, and pass the old one with --retired-key-file\n  \
+                "{mark} {done}\n  \
+                 restart each process with the new key, and without --retired-key-file\n  \
                  existing backups still need the key that they were made with\n"
             )
         };

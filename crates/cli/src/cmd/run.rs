@@ -292,13 +292,15 @@ impl InteractiveRun<'_> {
             });
         }
         for question in questions(state) {
-            let answer = self.hint.command("answer", &question.id);
+            let answer = self.hint.answer(&question.id, &question.questions);
+            let allows_text = question.allow_free_text.unwrap_or(false);
             let mut texts = Vec::new();
             for item in &question.questions {
                 texts.push(item.question.to_string());
-                texts.extend(option_lines(item).into_iter().map(|line| format!("  {line}")));
+                let lines = option_lines(item, allows_text).into_iter();
+                texts.extend(lines.map(|line| format!("  {line}")));
             }
-            text::note(&format!("{}\nanswer with `{answer} ANSWER`", texts.join("\n")));
+            text::note(&format!("{}\nanswer with `{answer}`", texts.join("\n")));
         }
         let resume = self.hint.resume(&self.followed.run.0);
         text::note(&format!("then continue with `{resume}`"));

@@ -11,6 +11,7 @@ mod retention;
 mod settings;
 mod welcome;
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -40,7 +41,7 @@ use self::welcome::{AccessMode, StoreSummary};
 use crate::agent::{AgentModels, config_router, runner_with};
 use crate::args::Serve;
 use crate::catalog_watch::{self, CatalogChange};
-use crate::clock::SystemClock;
+use crate::clock::{self, SystemClock};
 use crate::cmd::sim::load_script;
 use crate::config::prices::SharedPrices;
 use crate::config::{self, Config, ConfigSnapshot, TlsFiles};
@@ -53,9 +54,12 @@ use crate::store::{IfMissing, Signals, open_failure, open_options, runtime, with
 use crate::tracing::{ConsoleTraces, ProcessTraces};
 
 pub(crate) fn run(options: &Serve) -> Result<()> {
-    let loaded = config::load_snapshot(options.at.config.as_deref())?;
+    let (config, snapshot, warnings) = config::load_snapshot(options.at.config.as_deref())?;
+    for warning in &warnings {
+        text::note(warning);
+    }
     let script = options.script.as_deref().map(load_script).transpose()?.unwrap_or_default();
-    runtime(Builder::new_multi_thread())?.block_on(serve(options, loaded, script))
+    runtime(Builder::new_multi_thread())?.block_on(serve(options, (config, snapshot), script))
 }
 
 async fn serve(
@@ -144,8 +148,12 @@ impl Startup<'_> {
         let upstream = parts.upstream(&config)?;
         // Agents share the account pools of the gateway.
         let router = Arc::new(config_router(&config));
-        let models =
-            Arc::new(AgentModels::new(&config, Arc::clone(&router), Arc::clone(&upstream)));
+        let models = Arc::new(AgentModels::new(
+            &config,
+            Arc::clone(&router),
+            Arc::clone(&upstream),
+            Some(Arc::clone(&parts.operations)),
+        ));
         let runner = runner_with(Arc::clone(&models), journal);
         let settings = Arc::new(ServedSettings::new(&config)?);
         let agents = agent_api(&config, &parts, journal, runner, traces.clone()).await?;
@@ -159,7 +167,9 @@ impl Startup<'_> {
         // A process that reads the text may send a signal at once, so the handlers come first.
         let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
         let hangup = Reloader::signal()?;
-        text::write_styled(&welcome::welcome(&config, &url, store, open))?;
+        // The reader may need only the first lines. The gateway runs without a reader, too.
+        text::write_styled(&welcome::welcome(&config, &url, store, open))
+            .or_else(Failure::ignore_closed_pipe)?;
         // The first signal drains open streams; a second signal stops the gateway at once.
         let hurry = async move {
             again.wait_for_stop().await;
@@ -195,7 +205,12 @@ impl Startup<'_> {
             config,
             started_with: snapshot,
         };
-        let stop = async move { signals.wait_for_stop().await };
+        let stop = async move {
+            signals.wait_for_stop().await;
+            if std::io::stderr().is_terminal() {
+                text::note("waiting for open responses; press Ctrl-C again to stop at once");
+            }
+        };
         // The server has its own task, so a reload that blocks its thread does not stop the server.
         let serving = tokio::spawn(throughline_server::serve(handle, listener, stop, hurry));
         // The watchers end only if the runtime shuts down.
@@ -223,7 +238,12 @@ fn load_shared_tls(config: &Config) -> Result<Option<SharedTls>> {
                 .to_owned(),
         ));
     }
-    Ok(Some(SharedTls::new(load_tls(files)?)))
+    let settings = load_tls(files)?;
+    if let Some(end) = settings.expired_at(clock::now()) {
+        let file = files.cert.display();
+        text::note(&format!("the certificate {file} expired on {end}; install a renewed one"));
+    }
+    Ok(Some(SharedTls::new(settings)))
 }
 
 /// Starts the services that stay the same while the configuration changes.

@@ -99,8 +99,22 @@ fn text_of(StoreCounts { url, key, stats: counted, classes }: &StoreCounts<'_>) 
         ),
         Column::new("kept for", classes.iter().map(kept)),
         Column::new("will be deleted", classes.iter().map(expired)),
+        Column::new("counted", classes.iter().map(|row| meaning(row.class))).droppable().dimmed(),
     ]));
     out
+}
+
+/// Describes what a class of `[retention]` counts. The class `threads` has fewer Threads than the
+/// store, which is easy to mistake for an error.
+fn meaning(class: &str) -> &'static str {
+    match class {
+        "requests" => "conversations of calls through the gateway",
+        "bodies" => "those conversations with request bodies",
+        "threads" => "other Threads, except those of existing agents",
+        "runs" => "runs that have ended",
+        "traces" => "sessions in the folders of trace sinks",
+        _ => "",
+    }
 }
 
 fn json_of(StoreCounts { url, key, stats: counted, classes }: &StoreCounts<'_>) -> Value {

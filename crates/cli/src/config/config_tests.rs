@@ -481,3 +481,12 @@ fn agent_tools_and_redaction_are_read() {
         assert!(messages.len() == 1 && messages[0].starts_with(expected), "{messages:?}");
     }
 }
+
+#[test]
+fn half_a_price_is_a_warning() {
+    let ParsedConfig { errors, warnings, .. } = parse("[prices.a]\ninput = 1\n");
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(errors, []);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("[prices.\"a\"] has no `output`"), "{warnings:?}");
+}

@@ -379,6 +379,14 @@ fn prices_of(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Prices {
             cached: dollars("cached"),
             written: dollars("written"),
         };
+        if price.input.is_some() != price.output.is_some() {
+            let missing = if price.input.is_some() { "output" } else { "input" };
+            let message = format!(
+                "[prices.\"{model}\"] has no `{missing}`: a model without a built-in price needs \
+                 both, and its calls stay without a price"
+            );
+            notes.warning(section.at, message);
+        }
         prices.push((Name::from(model), price));
     }
     Prices(prices)

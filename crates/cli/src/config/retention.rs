@@ -10,6 +10,9 @@ use throughline_tools::reader::{Diagnostics, Section, Value};
 pub(crate) const TRACES: &str = "traces";
 const INTERVAL: &str = "interval";
 
+/// Ages below this are probably mistakes in the unit.
+const SHORT: Duration = Duration::from_hours(1);
+
 /// How long each class of data is kept after its last use. Data without a time is kept forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RetentionSettings {
@@ -94,14 +97,24 @@ pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Retent
         let expected = format!("an age of at least one second: write {key} = \"30d\" or \"12h\"");
         section.parse(key, parse, expected, notes)
     };
-    RetentionSettings {
+    let settings = RetentionSettings {
         requests: age("requests"),
         bodies: age("bodies"),
         threads: age("threads"),
         runs: age("runs"),
         traces: age(TRACES),
         interval: age(INTERVAL).unwrap_or(defaults.interval),
+    };
+    for (key, age) in settings.by_name() {
+        let Some(age) = age.filter(|age| *age < SHORT) else { continue };
+        let age = shown_age(age);
+        let message = format!(
+            "`{key}` = \"{age}\" permanently erases this data {age} after its last use; if you \
+             mean days, write a number and `d`, such as \"3d\""
+        );
+        notes.warning(section.value_at(key), message);
     }
+    settings
 }
 
 /// Parses an age such as `30d`. The largest age is about a hundred years.

@@ -252,6 +252,7 @@ fn question_is_answered_by_another_command() {
     let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
     let waits = &inbox["waiting"][0];
     assert_eq!(waits["kind"], "question", "{inbox} {}", output.err);
+    assert_eq!(waits["allowFreeText"], true, "{inbox}");
     let (id, questions) = (waits["id"].as_str().unwrap(), waits["questions"].as_array().unwrap());
     // The inbox and the note of the run contain the questions.
     let printed = run_command(&store, &["inbox"], "").out;
@@ -263,13 +264,21 @@ fn question_is_answered_by_another_command() {
     let wrong_count = run_command(&store, &["answer", id, "1", "2", "3", "4", "5", "6", "7"], "");
     assert_eq!(wrong_count.code, 2);
     assert!(wrong_count.err.contains("give one answer per question"), "{}", wrong_count.err);
+    let empty = vec![""; questions.len()];
+    let empty = run_command(&store, &[&["answer", id][..], &empty].concat(), "");
+    assert_eq!(empty.code, 2, "{}", empty.out);
+    assert!(empty.err.contains("needs an answer"), "{}", empty.err);
     let ones = vec!["1"; questions.len()];
     let answered = run_command(&store, &[&["answer", id][..], &ones].concat(), "");
     assert_eq!(answered.code, 0, "{}", answered.err);
     assert!(answered.out.contains("` continues the run\n"), "{}", answered.out);
-    let resumed = run_command(&store, &["resume", &find_id(&output.err, "run_")], "");
+    let run = find_id(&output.err, "run_");
+    let resumed = run_command(&store, &["resume", &run], "");
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(!resumed.out.is_empty());
+    // `answer` starts the turn, and `resume` starts it again.
+    let narrated = run_command(&store, &["narrate", &run], "").out;
+    assert_eq!(narrated.matches("Turn 2: the agent asked").count(), 1, "{narrated}");
 }
 
 #[test]
@@ -358,6 +367,7 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
     let file = |name: &str, text: &str| std::fs::write(store.file(name), text).unwrap();
     file("debt.toml", "model = \"sim/gpt-5.2\"\nlimits = { maxCostUsd = -1.0 }\n");
     file("team.toml", "[agents.ada]\nmodel = \"sim/gpt-5.2\"\nkindness = 1\n");
+    file("ask.toml", "model = \"sim/gpt-5.2\"\nhumanInTheLoop = { askUser = true }\n");
     file("nan.toml", "model = \"sim/gpt-5.2\"\nlimits = { maxCostUsd = nan }\n");
     let twice = "[[tools]]\nname = \"a\"\ncommand = \"true\"\n".repeat(2);
     file("twice.toml", &format!("model = \"sim/gpt-5.2\"\n{twice}"));
@@ -392,6 +402,11 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
         (vec!["run", "Hi", "--agent", "bad.toml"], 65, "bad.toml:2:1: unknown field `kindness`"),
         (vec!["run", "Hi", "--agent", "team.toml"], 65, "team.toml:3:1: agents.ada: unknown field"),
         (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml:1:"),
+        (
+            vec!["run", "Hi", "--agent", "ask.toml"],
+            65,
+            "ask.toml:2:20: `humanInTheLoop.askUser` must be a table, not boolean `true`",
+        ),
         (vec!["run", "Hi", "--agent", "absent.toml"], 2, "cannot read absent.toml"),
         (
             vec!["run", "Hi", "--agent", "tools.toml", "--model", "sim/gpt-5.2"],

@@ -5,6 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 
 use crate::support::kept::TestStore;
@@ -186,4 +189,28 @@ fn invalid_configuration_and_files_fail() {
     let output = store.run(&["check", "--format", "json"]);
     let report: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!((output.code, row(&report, "store").0.as_str()), (1, "failed"), "{report}");
+}
+
+#[test]
+fn expired_certificate_fails() {
+    let store = TestStore::without_database("check-expired");
+    let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    (parameters.not_before, parameters.not_after) =
+        (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 6, 5));
+    let key = KeyPair::generate().unwrap();
+    let certificate = parameters.self_signed(&key).unwrap();
+    let write = |name: &str, label: &str, der: &[u8]| {
+        let text = STANDARD.encode(der);
+        let pem = format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n");
+        fs::write(store.file(name), pem).unwrap();
+    };
+    write("a.crt", "CERTIFICATE", certificate.der());
+    write("a.key", "PRIVATE KEY", &key.serialize_der());
+    let config =
+        "[server]\nlisten = \"127.0.0.1:0\"\n[server.tls]\ncert = \"a.crt\"\nkey = \"a.key\"\n";
+    fs::write(store.file("throughline.toml"), config).unwrap();
+    let output = store.run(&["check", "--format", "json"]);
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, row(&report, "TLS files").0.as_str()), (1, "failed"), "{report}");
+    assert!(output.out.contains("expired on 2021-06-05"), "{report}");
 }

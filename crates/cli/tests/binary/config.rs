@@ -182,6 +182,8 @@ fn unreadable_files_are_named() {
         assert_eq!((output.code, output.out.as_str()), (2, ""), "{arguments:?}");
         let expected = "error: cannot read the configuration missing.toml: ";
         assert!(output.err.starts_with(expected), "{}", output.err);
+        let remedy = "; create the file, or name another file with --config\n";
+        assert!(output.err.ends_with(remedy), "{}", output.err);
     }
     // An unreadable file is an error, not a missing file.
     std::fs::create_dir(folder.0.join("here/throughline.toml")).unwrap();
@@ -189,6 +191,7 @@ fn unreadable_files_are_named() {
     assert_eq!(output.code, 2);
     let expected = "error: cannot read the configuration throughline.toml: ";
     assert!(output.err.starts_with(expected), "{}", output.err);
+    assert!(output.err.contains("this is a folder: name a file"), "{}", output.err);
     let bytes = folder.0.join("here/bytes.toml");
     std::fs::write(&bytes, b"[server]\n\xff").unwrap();
     assert_eq!(folder.run(&["config", "check", "--config", "bytes.toml"]).code, 2);
@@ -208,6 +211,7 @@ fn invalid_flags_are_usage_errors() {
         &["keys", "create", "--budget-usd", "-1"],
         &["keys", "create", "--budget-usd", "nan"],
         &["keys", "create", "--budget-tokens", "many"],
+        &["check", "--timeout", "abc"],
         &["keys", "revoke"],
     ] {
         let output = folder.run(arguments);

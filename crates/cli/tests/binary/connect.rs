@@ -104,6 +104,9 @@ fn default_model_is_real_if_the_gateway_has_a_key() {
     assert!(output.err.contains("`--model claude-sonnet-5-5`"), "{}", output.err);
     let output = home.run(&["claude-code", "--model", "sim/claude-sonnet-5-5"]);
     assert_eq!(output.err, "", "the simulation was requested");
+    let output = home.run(&["codex", "--model", "nosuch"]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(output.err.contains("note: the configuration of this command has no model `nosuch`"));
 }
 
 #[test]

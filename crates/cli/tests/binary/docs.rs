@@ -12,7 +12,7 @@ use throughline_testkit::{figure, skip, workspace_root};
 
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
-use crate::support::without_keys;
+use crate::support::{throughline_in, without_keys};
 
 const OWN: &str = env!("CARGO_BIN_EXE_throughline");
 
@@ -537,6 +537,22 @@ fn environment_report_contains_no_secret() {
         }
         for private in [secret, "hush", "secret.example", store.folder.to_str().unwrap()] {
             assert!(!output.out.contains(private), "{private}: {}", output.out);
+        }
+    }
+}
+
+#[test]
+fn environment_report_distinguishes_missing_and_invalid_configurations() {
+    let store = TestStore::without_database("env-configuration");
+    std::fs::write(store.file("invalid.toml"), "[stor]\n").unwrap();
+    for (file, fact) in [
+        ("missing.toml", "cannot be read: `throughline config check` prints the reason"),
+        ("invalid.toml", "a file with errors: `throughline config check` lists them"),
+    ] {
+        let output = throughline_in(&store.folder, &["env", "--config", file], b"");
+        assert_eq!((output.code, output.err.as_str()), (0, ""));
+        for fact in [fact, "unknown: `throughline check` prints the reason"] {
+            assert!(output.out.contains(fact), "{fact}: {}", output.out);
         }
     }
 }

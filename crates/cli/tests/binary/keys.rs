@@ -180,9 +180,66 @@ fn roles_are_set_changed_and_listed() {
     assert_eq!(changed["limits"], json!({"role": "app"}));
     let output = store.run(&["keys", "list"]);
     assert!(output.out.lines().nth(1).unwrap().ends_with("app"), "{}", output.out);
+    let changed = store.json(&["keys", "update", id, "--remove", "role"]);
+    assert_eq!(changed["limits"], json!({}));
     let output = store.run(&["keys", "create", "--role", "admin"]);
     assert_eq!(output.code, 2);
     assert!(output.err.contains("expected operator, app or viewer"), "{}", output.err);
+}
+
+#[test]
+fn limits_without_effect_are_refused() {
+    let store = TestStore::without_database("keys-no-effect");
+    let label = "x".repeat(300);
+    for (arguments, problem) in [
+        (["--per", "month"], "--per needs a budget: add --budget-usd or --budget-tokens"),
+        (["--soft-limit", "80"], "--soft-limit needs a budget"),
+        (["--budget-tokens", "0"], "expected a whole number greater than 0"),
+        (["--tokens-per-minute", "0"], "expected a whole number greater than 0"),
+        (["--budget-usd", "0"], "dollars greater than 0"),
+        (["--rate", "0/min"], "per minute greater than 0"),
+        (["--label", &label], "--label is not valid: use at most 200 bytes"),
+    ] {
+        let output = store.run(&[&["keys", "create"][..], &arguments].concat());
+        assert_eq!((output.code, output.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(output.err.contains(problem), "{problem}: {}", output.err);
+        assert!(!output.err.contains(&label), "the label is printed");
+    }
+    assert!(!store.file("a.db").exists());
+
+    let create = ["keys", "create", "--budget-usd", "20", "--per", "month", "--soft-limit", "80"];
+    let created = store.json(&create);
+    let id = created["id"].as_str().unwrap();
+    let update = |arguments: &[&str]| {
+        store.run(&[&["keys", "update", id, "--format", "json"][..], arguments].concat())
+    };
+    assert_eq!(update(&["--per", "day"]).code, 0);
+    // The period and the soft limit belong to the budget.
+    let removed = update(&["--remove", "budget-usd"]);
+    assert_eq!(removed.out, format!("{{\"id\":\"{id}\",\"limits\":{{}}}}\n"));
+    for option in [["--per", "day"], ["--soft-limit", "80"]] {
+        let refused = update(&option);
+        assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{option:?}");
+        assert!(refused.err.contains("needs a budget"), "{}", refused.err);
+    }
+    let reset = store.run(&["keys", "reset", id]);
+    assert_eq!((reset.code, reset.err.as_str()), (0, ""));
+    assert!(reset.out.starts_with(&format!("{id} has no budget")), "{}", reset.out);
+}
+
+#[test]
+fn help_of_update_names_no_defaults_of_new_keys() {
+    let help = |command: &str| {
+        let store = TestStore::without_database("keys-help");
+        let help = store.run(&["keys", command, "--help"]).out;
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (create, update) = (help("create"), help("update"));
+    assert_eq!(create.matches("[default: unlimited]").count(), 4, "{create}");
+    assert_eq!(update.matches("[default: unchanged]").count(), 8, "{update}");
+    for default in ["unlimited", "everything", "all models", "no message", "total"] {
+        assert!(!update.contains(&format!("[default: {default}")), "{default}: {update}");
+    }
 }
 
 #[test]
@@ -202,4 +259,52 @@ fn first_key_cannot_be_created_over_http() {
     let key = store.json(&["keys", "create", "--role", "operator"]);
     let created = create(&format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap()));
     assert!(created.starts_with("HTTP/1.1 200"), "{created}");
+}
+
+#[test]
+fn first_key_file_replaces_no_file() {
+    let store = TestStore::without_database("keys-first-file");
+    std::fs::write(store.file("notes.txt"), "precious").unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--first-key-file", "notes.txt"];
+    let output = store.run(&serve);
+    assert_eq!(output.code, 2, "{}", output.err);
+    assert!(output.err.contains("notes.txt exists already"), "{}", output.err);
+    assert_eq!(std::fs::read_to_string(store.file("notes.txt")).unwrap(), "precious");
+}
+
+/// The log names the key and the reason, but never the key itself.
+#[test]
+fn refused_requests_are_logged_with_their_reason() {
+    let store = TestStore::without_database("keys-refused");
+    let create = |role: &str, models: &str| {
+        let create = ["keys", "create", "--label", role, "--role", role, "--models", models];
+        let created = store.json(&create);
+        let text = |name: &str| created[name].as_str().unwrap().to_owned();
+        (text("id"), text("key"))
+    };
+    let ((viewer, viewer_key), (app, app_key)) = (create("viewer", "*"), create("app", "gpt-*"));
+    let mut gateway = GatewayProcess::start(&store.folder, &[], &[]);
+    let call = |key: &str| {
+        let body = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":9,"messages":[{"role":"user","content":"Hello"}]}"#;
+        gateway.send("POST", "/v1/messages", &format!("x-api-key: {key}\r\n"), body)
+    };
+    for (key, status) in [("tl_unknown", "401"), (&*viewer_key, "403"), (&*app_key, "403")] {
+        let response = call(key);
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{response}");
+    }
+    assert_eq!(gateway.stop(), 0);
+    let errors = gateway.errors();
+    let lines = errors.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines.filter(|line| !line["problem"].is_null()).collect();
+    let shown = |line: &Value| (line["event"].clone(), line["key"].clone(), line["status"].clone());
+    let expected = [
+        (json!("refused"), json!(null), json!(401)),
+        (json!("refused"), json!(viewer), json!(403)),
+        (json!("call"), json!(app), json!(403)),
+    ];
+    assert_eq!(lines.iter().map(shown).collect::<Vec<_>>(), expected, "{errors}");
+    for (line, reason) in lines.iter().zip(["unknown or was revoked", "may not", "may not use"]) {
+        assert!(line["problem"].as_str().unwrap().contains(reason), "{line}");
+    }
+    assert!(!errors.contains(&viewer_key) && !errors.contains(&app_key), "a key is in the log");
 }

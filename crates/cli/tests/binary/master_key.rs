@@ -51,6 +51,11 @@ fn store_opens_only_with_its_master_key() {
         store.run(&["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"]);
     assert_eq!((output.code, output.err.as_str()), (0, ""));
     assert!(output.out.contains("12 contents wrapped under the new key"), "{}", output.out);
+    let advice = "restart each process with the new key, and without --retired-key-file\n";
+    assert!(output.out.contains(advice), "{}", output.out);
+    let same = store.run(&["rotate", "--master-key-file", "new.key", "--new-key-file", "new.key"]);
+    assert_eq!((same.code, same.err.as_str()), (0, ""));
+    assert!(same.out.starts_with("✓ no content was changed"), "{}", same.out);
     assert_failure(
         &store.run(&["threads", "--master-key-file", "old.key"]),
         69,

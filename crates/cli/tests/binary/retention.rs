@@ -126,6 +126,19 @@ fn invalid_ages_are_reported_with_their_line() {
 }
 
 #[test]
+fn short_ages_are_warnings() {
+    let store = TestStore::empty("retention-short");
+    fs::write(store.file("throughline.toml"), "[retention]\nrequests = \"3s\"\nruns = \"1h\"\n")
+        .unwrap();
+    let output = store.run(&["config", "check"]);
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
+    let warning = "warning: throughline.toml:2:12: `requests` = \"3s\" permanently erases this \
+                   data 3s after its last use";
+    assert!(output.out.starts_with(warning), "{}", output.out);
+    assert_eq!(output.out.matches("warning:").count(), 1, "{}", output.out);
+}
+
+#[test]
 fn pruning_keeps_the_list_of_agents() {
     let store = TestStore::without_database("retention-prune");
     let create = |serving: &GatewayProcess, name: &str| {

@@ -2,12 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::support::kept::TestStore;
-use crate::support::serving::GatewayProcess;
-use crate::support::throughline_with;
+use crate::support::serving::{GatewayProcess, send_request, wait_until};
+use crate::support::{throughline_with, without_keys};
 
 const QUESTION: &str = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":4096,"messages":[{"role":"user","content":"Hello"}]}"#;
 
@@ -136,6 +137,32 @@ fn used_port_and_unwritable_store_are_reported() {
         assert_eq!((output.code, output.out.as_str()), (69, ""), "{}", output.err);
         assert!(output.err.contains("cannot open sqlite://"), "{}", output.err);
     }
+}
+
+/// A pipeline such as `throughline serve | grep -m1 http` closes the pipe before the startup
+/// message ends.
+#[test]
+fn gateway_runs_after_its_output_pipe_is_closed() {
+    let store = TestStore::without_database("serve-pipe");
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+    let mut child = without_keys(&mut command)
+        .args(["serve", "--listen", &address, "--log", "off"])
+        .env("THROUGHLINE_STORE", store.url())
+        .current_dir(&store.folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    wait_until("an open port", || {
+        assert!(child.try_wait().unwrap().is_none(), "the gateway ended");
+        TcpStream::connect(&address).is_ok()
+    });
+    let response = send_request(&address, "GET", "/healthz", "", "");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// A body of one gigabyte uses no more memory than the largest allowed body.

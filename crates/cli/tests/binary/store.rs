@@ -419,6 +419,14 @@ fn backup_and_key_file_restore_a_store() {
     assert!(!store.file("newer.db").exists());
 }
 
+/// Asserts that a command fails with this exit code, and with this text on standard error only.
+fn assert_failure(store: &TestStore, arguments: &[&str], code: i32, message: &str) {
+    let output = store.run(arguments);
+    assert_eq!((output.code, output.out.as_str()), (code, ""), "{arguments:?}: {}", output.err);
+    assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
+    assert!(!output.err.contains("panicked"), "{}", output.err);
+}
+
 #[test]
 fn open_errors_state_the_remedy() {
     let store = TestStore::without_database("absent");
@@ -452,12 +460,6 @@ fn open_errors_state_the_remedy() {
     assert_eq!(output.code, 0, "{}", output.err);
     assert!(data.join("throughline/throughline.db").is_file());
 
-    let assert_failure = |store: &TestStore, arguments: &[&str], code: i32, message: &str| {
-        let output = store.run(arguments);
-        assert_eq!((output.code, output.out.as_str()), (code, ""), "{arguments:?}: {}", output.err);
-        assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
-        assert!(!output.err.contains("panicked"), "{}", output.err);
-    };
     std::fs::write(store.file("a.db"), "these are only words, and many of them".repeat(100))
         .unwrap();
     assert_failure(
@@ -503,7 +505,11 @@ fn open_errors_state_the_remedy() {
     );
     assert_eq!((output.code, output.out.as_str()), (69, ""));
     assert!(output.err.contains("cannot open sqlite:///proc/nowhere/a.db"), "{}", output.err);
+    assert!(output.err.contains("cannot create files in /proc; make the folder"), "{}", output.err);
+}
 
+#[test]
+fn newer_and_empty_stores_are_described() {
     let newer = TestStore::small("newer");
     newer.database().pragma_update(None, "user_version", 99).unwrap();
     assert_failure(&newer, &["stats"], 69, "has schema version 99, but this program supports");
@@ -520,6 +526,8 @@ fn open_errors_state_the_remedy() {
         assert!(output.out.contains(message), "{command:?}: {}", output.out);
     }
     assert_eq!(empty.run(&["export"]).code, 0);
+    let migrate = ["migrate", "sqlite://a.db", "postgres://me@127.0.0.1:1/x"];
+    assert_failure(&empty, &migrate, 69, "; check the URL, and that the server is running");
     assert_failure(&empty, &["items", "x"], 2, "there is no thread or run x in the tenant default");
     assert_failure(
         &empty,
@@ -543,7 +551,7 @@ fn usage_errors_change_nothing() {
             2,
             "there is no thread or run trip in the tenant acme",
         ),
-        (&["items", "trip", "--after", "x"], 2, "invalid digit"),
+        (&["items", "trip", "--after", "x"], 2, "expected a whole number"),
         (&["items", "trip", "--redaction", "policy.json"], 65, "policy.json: "),
         (&["items", "trip", "--redaction", "broken.json"], 65, "broken.json:1:2: not JSON"),
         (&["items", "trip", "--redaction", "none.json"], 2, "cannot read none.json"),
@@ -552,14 +560,23 @@ fn usage_errors_change_nothing() {
             2,
             "cannot be used with",
         ),
-        (&["threads", "--limit", "0"], 2, "0 is not in 1..=100000"),
+        (&["threads", "--limit", "0"], 2, "expected a whole number from 1 to 100000"),
         (&["threads", "--after", "nope"], 2, "there is no thread nope"),
         (&["threads", "--tenant", ""], 2, "a value is required"),
         (&["export", "--thread", "nope"], 2, "there is no thread nope"),
         (&["export", "--thread", "run-1"], 2, "run-1 is a run of the thread trip, not a thread"),
         (&["export", "--output", "a.db"], 2, "would overwrite the store"),
         (&["export", "--output", "."], 2, "is a directory"),
-        (&["export", "--output", "none/x.jsonl"], 1, "cannot write none/x.jsonl"),
+        (
+            &["export", "--output", "none/x.jsonl"],
+            1,
+            "write none/x.jsonl: there is no folder none;",
+        ),
+        (
+            &["verify", "--write-manifest", "none/m.json"],
+            2,
+            "cannot write none/m.json: there is no folder none; create the folder",
+        ),
         (&["import", "none.jsonl"], 2, "cannot open none.jsonl"),
         (&["import", "."], 2, "is a directory"),
         (&["import", "words.jsonl"], 65, "words.jsonl: line 1 is not JSON"),
@@ -573,10 +590,10 @@ fn usage_errors_change_nothing() {
         (&["forget", "--thread", "trip", "--item", "nope", "--yes"], 2, "there is no item nope"),
         (&["prune"], 2, "--days <N>|--bytes <SIZE>"),
         (&["prune", "--bytes", "much"], 2, "expected a number of bytes"),
-        (&["prune", "--days", "0"], 2, "0 is not in 1..=100000"),
+        (&["prune", "--days", "0"], 2, "expected a whole number from 1 to 100000"),
         (&["prune", "--bytes", "0"], 2, "add --yes to confirm"),
         (&["backup", "a.db"], 2, "already exists"),
-        (&["backup", "none/b.db"], 69, "none/b.db"),
+        (&["backup", "none/b.db"], 69, "cannot create none/b.db: there is no folder none;"),
         (&["rotate"], 2, "--new-key-file <FILE>"),
         (&["rotate", "--new-key-file", "words.jsonl"], 2, "words.jsonl: a master key is 64"),
     ];

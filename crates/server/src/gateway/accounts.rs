@@ -246,7 +246,9 @@ impl Exchange<'_> {
         if let Some((pool, index)) = self.pool_of(reached)
             && pool.record(index, &reached.model, answer, Instant::now())
         {
-            self.gateway.operations.record_cooldown(reached);
+            let account = reached.account_name().unwrap_or_default();
+            let provider = reached.charged_provider();
+            self.gateway.operations.record_cooldown(&provider, account, &reached.model);
         }
     }
 

@@ -15,7 +15,7 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::access::Caller;
 use crate::error::{GatewayError, GatewayResult};
-use crate::telemetry::{MemoryReservation, Telemetry};
+use crate::telemetry::{MemoryReservation, Telemetry, exceeds_limit};
 
 /// Size of the buffer that receives decompressed bytes.
 const BUFFER: usize = 64 << 10;
@@ -69,9 +69,7 @@ pub(crate) async fn decompress(
         let has_ended = operations.heavy.run(caller, length, step).await?;
         let has_ended = has_ended.map_err(|error| unreadable(&encoding, &error))?;
         if text.len() > limit {
-            let limit = limit >> 20;
-            let message = format!("the decompressed body exceeds the limit of {limit} MiB");
-            return Err(GatewayError::new(413, message));
+            return Err(exceeds_limit("the decompressed body", limit));
         }
         if has_ended {
             return Ok(text.into());

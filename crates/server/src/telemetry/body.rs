@@ -31,10 +31,7 @@ pub(crate) async fn read_body(
     patience: Duration,
     room: &mut MemoryReservation,
 ) -> GatewayResult<Bytes> {
-    let too_large = || {
-        let limit = limit >> 20;
-        GatewayError::new(413, format!("the body exceeds the limit of {limit} MiB"))
-    };
+    let too_large = || exceeds_limit("the body", limit);
     let started = Instant::now();
     // The announced length sizes the buffer, up to a maximum that makes false announcements
     // harmless.
@@ -82,6 +79,22 @@ pub(crate) async fn read_body(
         }
     }
     Ok(only.unwrap_or_else(|| joined.freeze()))
+}
+
+/// Returns the error for content that exceeds the limit of a request body in bytes.
+pub(crate) fn exceeds_limit(content: &str, limit: usize) -> GatewayError {
+    let limit = if limit.is_multiple_of(1 << 20) {
+        format!("{} MiB", limit >> 20)
+    } else if limit.is_multiple_of(1 << 10) {
+        format!("{} KiB", limit >> 10)
+    } else {
+        format!("{limit} bytes")
+    };
+    let message = format!(
+        "{content} exceeds the limit of {limit}; send a smaller request, or raise `body_limit` in \
+         the [gateway] section of throughline.toml"
+    );
+    GatewayError::new(413, message)
 }
 
 /// Discards the rest of a body, so that the client starts to read the response. Pauses between

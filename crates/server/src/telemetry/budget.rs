@@ -31,7 +31,7 @@ use throughline_core::{
 };
 use throughline_json::{Json, Name};
 
-use crate::object::object;
+use crate::object::{join_objects, object};
 use crate::records::{RecordPages, StoreResult};
 use crate::sync::lock;
 pub use crate::telemetry::budget::account::budget_log;
@@ -361,7 +361,9 @@ impl Budgets {
             "used": spent / divisor, "window_start": window.start, "window_end"? window.end,
         };
         if self.log.wants(Level::Warn) {
-            self.log.write(Level::Warn, &message);
+            let event = object! { "event": "budget.soft_limit" };
+            let line = join_objects(&event, &message);
+            self.log.write(Level::Warn, &line);
         }
         if let Some(alerts) = &self.alerts {
             alerts.alert(message);

@@ -100,6 +100,6 @@ pub(super) fn line(record: &CallRecord, took: Duration, micro_usd: u64) -> Json 
             CaptureOutcome::Kept => o.string("capture", "kept"),
             CaptureOutcome::Lost(why) => o.string("capture", "lost").string("lost", why),
         };
-        o.maybe_string("problem", record.problem.as_deref());
+        o.maybe_string("problem", record.problem.as_deref().or(record.refusal()));
     })
 }

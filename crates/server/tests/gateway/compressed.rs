@@ -140,7 +140,8 @@ async fn body_that_decompresses_beyond_the_limit_is_refused() {
         let (status, answer) = post(&gateway, encoding, compressed).await;
         assert_eq!(status, 413, "{encoding}: {answer}");
         let message = answer["error"]["message"].as_str().unwrap();
-        assert_eq!(message, "the decompressed body exceeds the limit of 64 MiB");
+        let expected = "the decompressed body exceeds the limit of 64 MiB; ";
+        assert!(message.starts_with(expected), "{message}");
     }
 }
 

@@ -81,7 +81,9 @@ fn reason(error: &regex::Error) -> String {
 /// Patterns for common secrets. Each pattern starts with a rare prefix and matches the whole
 /// secret, so that no part remains visible. No pattern needs a long look-ahead, so matching takes
 /// linear time.
-pub(super) const BUILT_IN: [&str; 8] = [
+pub(super) const BUILT_IN: [&str; 9] = [
+    // API keys of a Throughline gateway.
+    r"(?-u:\b)tl_[0-9a-f]{32,}",
     // Provider keys that start with `sk-`: OpenAI, Anthropic, OpenRouter, DeepSeek, Moonshot and
     // others.
     r"(?-u:\b)sk-(?:[A-Za-z0-9]{1,12}-){1,3}[A-Za-z0-9_-]{20,}|(?-u:\b)sk-[A-Za-z0-9]{20}[A-Za-z0-9_-]*",

@@ -82,6 +82,7 @@ fn common_secrets_are_redacted_completely() {
     let policy = RedactionPolicy::default();
     let body = letters(48);
     let secrets = [
+        format!("tl_{}", "0a1b2c".repeat(8)),
         format!("sk-{body}"),
         format!("sk-proj-{body}_x-y"),
         format!("sk-ant-api03-{body}-{body}AA"),

@@ -203,11 +203,14 @@ impl KeyLimits {
             } else {
                 Self::read(alone.as_str()).is_some()
             };
-            if !is_valid {
+            if !LIMITS.contains(&&*name) {
+                let known = LIMITS.join(", ");
                 return Err(invalid!(
-                    "`{name}` is not a valid limit of an API key; the limits are {}",
-                    LIMITS.join(", ")
+                    "`{name}` is not a limit of an API key; the limits are {known}"
                 ));
+            }
+            if !is_valid {
+                return Err(invalid!("`{name}` must be {}", expected_value(&name)));
             }
         }
         let merged = json::object(|o| {
@@ -226,6 +229,17 @@ impl KeyLimits {
             return Err(invalid!("`soft_limit_percent` must be between 1 and 100"));
         }
         Ok(limits)
+    }
+}
+
+/// Returns what the value of a limit must be.
+fn expected_value(limit: &str) -> &'static str {
+    match limit {
+        "models" => "a list of model names, which may contain `*`",
+        "role" => "`operator`, `app` or `viewer`",
+        "budget_period" => "`day`, `week`, `month` or `total`",
+        "soft_limit_percent" => "a whole number from 1 to 100",
+        _ => "a whole number",
     }
 }
 

@@ -16,12 +16,18 @@ use crate::print::text;
 const LABEL: &str = "first";
 
 /// Creates an API key and writes it to `file`, unless the store already has keys. Only the user of
-/// this process can read the file.
+/// this process can read the file. An existing file is never replaced, unless it is empty.
 pub(super) async fn create_if_none(journal: &Journal, file: &Path) -> Result<()> {
     if journal.has_api_keys().await.context("cannot read the API keys")? {
         return Ok(());
     }
     let name = file.display();
+    if std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file() || metadata.len() > 0) {
+        return Err(Failure::Usage(format!(
+            "{name} exists already, and --first-key-file replaces no file; delete the file, name \
+             another one, or create a key with `throughline keys create --role operator`"
+        )));
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Open the file first: a key that cannot be written to it is useless.
     let opened = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));

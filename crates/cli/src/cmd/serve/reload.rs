@@ -201,7 +201,9 @@ impl Reloader<'_> {
     /// Loads and applies the certificate.
     async fn apply_certificate(&self) -> ReloadResult {
         if let (Some(tls), Some(files)) = (&self.tls, &self.config.server.tls) {
-            tls.replace(read_tls(files.clone()).await?);
+            let settings = read_tls(files.clone()).await?;
+            self.warn_if_expired(&settings);
+            tls.replace(settings);
         }
         Ok(Vec::new())
     }
@@ -235,6 +237,7 @@ impl Reloader<'_> {
         self.settings.replace(&config)?;
         // Everything is valid, so the new configuration takes effect.
         if let (Some(tls), Some(certificate)) = (&self.tls, certificate) {
+            self.warn_if_expired(&certificate);
             tls.replace(certificate);
         }
         self.models.replace(&config, Arc::clone(&router), upstream);
@@ -254,6 +257,17 @@ impl Reloader<'_> {
         });
         (self.config, self.router) = (config, router);
         Ok(self.started_with.keys_that_need_restart(&snapshot))
+    }
+
+    /// Logs that a certificate has expired.
+    fn warn_if_expired(&self, settings: &TlsSettings) {
+        let end = settings.expired_at(crate::clock::now());
+        if let Some(end) = end.filter(|_| self.log.wants(Level::Warn)) {
+            let line = json::object(|o| {
+                o.string("event", "certificate_expired").string("expired", &end.to_string());
+            });
+            self.log.write(Level::Warn, &line);
+        }
     }
 
     /// Counts and logs a reload.

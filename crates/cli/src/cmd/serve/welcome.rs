@@ -78,16 +78,21 @@ pub(super) fn welcome(
         let socket = format!("{socket}; use it with `curl --unix-socket {socket} {url}/…`");
         lines.push(format!("  {} {socket}", format!("{:<9}", "socket").dimmed()));
     }
-    let examples = EXAMPLES.replace("{url}", url).replace("{header}", header);
-    lines.extend(examples.replace("{key}", key).lines().map(|line| match line {
-        heading if !heading.starts_with(' ') && !heading.is_empty() => heading.bold().to_string(),
-        line => line.to_owned(),
-    }));
-    let key = match access {
-        AccessMode::Keys => GatewayKey::Value(key.to_owned()),
-        AccessMode::ThisMachine | AccessMode::AnyMachine => GatewayKey::None,
-    };
-    lines.extend(client_lines(config, url, &key));
+    // The examples are for clients that connect to a port.
+    if socket.is_none() {
+        let examples = EXAMPLES.replace("{url}", url).replace("{header}", header);
+        lines.extend(examples.replace("{key}", key).lines().map(|line| match line {
+            heading if !heading.starts_with(' ') && !heading.is_empty() => {
+                heading.bold().to_string()
+            }
+            line => line.to_owned(),
+        }));
+        let key = match access {
+            AccessMode::Keys => GatewayKey::Value(key.to_owned()),
+            AccessMode::ThisMachine | AccessMode::AnyMachine => GatewayKey::None,
+        };
+        lines.extend(client_lines(config, url, &key));
+    }
     lines.push(format!("{}\n", "Ctrl-C drains open streams and stops the gateway".dimmed()));
     lines.join("\n")
 }

@@ -15,7 +15,7 @@ pub(crate) struct GatewayProcess {
     pub(crate) address: String,
     /// The gateway's standard output, up to the end of the startup message.
     pub(crate) welcome: String,
-    /// Kept open, because the gateway fails to print if its standard output is closed.
+    /// Kept open, as by a reader of the whole output.
     _out: Lines<BufReader<ChildStdout>>,
     errors: PathBuf,
 }
