@@ -22,6 +22,9 @@ use throughline_replay::{
 /// Number of most recent records to read per Thread.
 const RECORDS_PER_THREAD: u64 = 2000;
 const MAX_CALLS_PER_THREAD: usize = 200;
+/// Maximum number of agents' Threads to skip for one page of the list of calls. They contain no
+/// calls, and no record of them is read.
+const MOST_SKIPPED: usize = 20 * MOST_LOOKED;
 
 /// Returns whether a log with this name contains a call without a reply.
 pub(crate) fn is_unanswered(log: &str) -> bool {
@@ -161,12 +164,19 @@ impl<'r> CallFilter<'r> {
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     let (limit, filter) = (row_limit(request, 100), CallFilter::new(request)?);
     let mut threads = LogList::new(request, LogKind::Thread);
-    let (mut found, mut looked) = (Vec::new(), 0);
+    let (mut found, mut looked, mut skipped) = (Vec::new(), 0, 0);
     while let Some(thread) = threads.next().await? {
         // The Threads are sorted by their last write, so all further calls are older, too.
         if filter.range.is_before(thread.updated) {
             threads.next = None;
             break;
+        }
+        if !is_conversation(&thread.log.0) {
+            skipped += 1;
+            if skipped >= MOST_SKIPPED {
+                break;
+            }
+            continue;
         }
         let mut rows = Vec::new();
         // The origin of a fork lists the calls that they share.
