@@ -209,7 +209,7 @@ impl KeyLimits {
                     "`{name}` is not a limit of an API key; the limits are {known}"
                 ));
             }
-            if !is_valid {
+            if !is_valid || value.u64() == Some(0) {
                 return Err(invalid!("`{name}` must be {}", expected_value(&name)));
             }
         }
@@ -225,10 +225,29 @@ impl KeyLimits {
             .ok_or_else(|| invalid!("the limits of the API key are invalid"))?;
         // A total budget has no stored period, so that earlier versions can read the limits.
         limits.budget_period = limits.budget_period.filter(|period| *period != BudgetPeriod::Total);
-        if limits.soft_limit_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+        if limits.soft_limit_percent.is_some_and(|percent| percent > 100) {
             return Err(invalid!("`soft_limit_percent` must be between 1 and 100"));
         }
+        if limits.budget_micro_usd.is_none() && limits.budget_tokens.is_none() {
+            limits = limits.without_budget_settings(changes.root())?;
+        }
         Ok(limits)
+    }
+
+    /// Removes the period and the soft limit, which have no effect without a budget. Fails if the
+    /// changes set one of them.
+    fn without_budget_settings(self, changes: Node<'_>) -> Result<Self> {
+        let settings = [
+            ("budget_period", self.budget_period.is_some()),
+            ("soft_limit_percent", self.soft_limit_percent.is_some()),
+        ];
+        let is_new = |name| changes.get(name).is_some_and(|value| !value.is_null());
+        if let Some((name, _)) = settings.iter().find(|(name, is_set)| *is_set && is_new(name)) {
+            return Err(invalid!(
+                "`{name}` needs a budget: also set `budget_micro_usd` or `budget_tokens`"
+            ));
+        }
+        Ok(Self { budget_period: None, soft_limit_percent: None, ..self })
     }
 }
 
@@ -239,7 +258,7 @@ fn expected_value(limit: &str) -> &'static str {
         "role" => "`operator`, `app` or `viewer`",
         "budget_period" => "`day`, `week`, `month` or `total`",
         "soft_limit_percent" => "a whole number from 1 to 100",
-        _ => "a whole number",
+        _ => "a whole number of at least 1",
     }
 }
 

@@ -92,8 +92,30 @@ fn changes_replace_and_remove_limits() {
         r#"{"region":null}"#,
         r#"{"budget_tokens":"many"}"#,
         r#"{"soft_limit_percent":101}"#,
+        r#"{"requests_per_minute":0}"#,
+        r#"{"budget_tokens":0}"#,
         "[]",
     ] {
         assert!(changed(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn period_and_soft_limit_need_a_budget() {
+    let changed =
+        |known: &KeyLimits, text: &str| known.changed(&Json::parse(text.to_owned()).unwrap());
+    let none = KeyLimits::default();
+    for (text, name) in [
+        (r#"{"budget_period":"day"}"#, "budget_period"),
+        (r#"{"soft_limit_percent":80,"models":["gpt-5"]}"#, "soft_limit_percent"),
+    ] {
+        let refused = changed(&none, text).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{name}` needs a budget")), "{refused}");
+    }
+    assert_eq!(changed(&none, r#"{"budget_period":"total"}"#).unwrap(), none);
+    let limited = changed(&none, r#"{"budget_tokens":9,"budget_period":"day"}"#).unwrap();
+    assert_eq!(limited.budget_period, Some(BudgetPeriod::Day));
+    let with_soft_limit = changed(&limited, r#"{"soft_limit_percent":80}"#).unwrap();
+    let without_budget = changed(&with_soft_limit, r#"{"budget_tokens":null}"#).unwrap();
+    assert_eq!(without_budget, none);
 }
