@@ -8,6 +8,8 @@ const WORD: usize = 8;
 /// Number of bytes that are copied or skipped at once. In prose and code, the text between two
 /// escapes usually fits into one window.
 const WINDOW: usize = 32;
+/// Length up to which a text is tested byte by byte.
+const SHORT: usize = 24;
 
 /// Iterates over the offsets of the bytes that a JSON string must escape: quotes, backslashes and
 /// control characters.
@@ -208,6 +210,13 @@ pub(super) fn push_quoted(out: &mut Vec<u8>, value: &str) {
     let value = value.as_bytes();
     let mut written = 0;
     out.reserve(value.len() + 2);
+    // Most short texts are the names of members, which contain no special byte.
+    if value.len() <= SHORT && !value.iter().any(|byte| matches!(byte, ..0x20 | b'"' | b'\\')) {
+        out.push(b'"');
+        out.extend_from_slice(value);
+        out.push(b'"');
+        return;
+    }
     out.push(b'"');
     for at in Specials::starting_at(0, value) {
         out.extend_from_slice(value.get(written..at).unwrap_or_default());

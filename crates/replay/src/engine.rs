@@ -221,7 +221,11 @@ impl Replay {
         end_user: Option<&str>,
         call: &mut Call,
     ) -> Result<Expansion, StoreError> {
-        expand::expand(self, tenant, end_user, call).await
+        if !expand::has_compaction(call) {
+            return Ok(Expansion::default());
+        }
+        // Boxed, because few requests contain a compaction item, and the future is large.
+        Box::pin(expand::expand(self, tenant, end_user, call)).await
     }
 
     /// Returns the conversation that a provider's own compaction item replaces; `None` if the item

@@ -174,6 +174,11 @@ impl CompactionKind {
     }
 }
 
+/// Returns whether a Call contains an item that [`expand`] replaces.
+pub(super) fn has_compaction(call: &Call) -> bool {
+    call.items.iter().any(|item| item.body == Body::Compaction)
+}
+
 /// Replaces the compaction items in a Call; see [`Replay::expand`]. The last one stands for the
 /// conversation before it, so earlier ones are left out.
 pub(super) async fn expand(
@@ -183,9 +188,6 @@ pub(super) async fn expand(
     call: &mut Call,
 ) -> Result<Expansion, StoreError> {
     let mut expansion = Expansion::default();
-    if !call.items.iter().any(|item| item.body == Body::Compaction) {
-        return Ok(expansion);
-    }
     let kinds: Vec<_> =
         call.items.iter().map(|item| CompactionKind::of(item, &call.target)).collect();
     if kinds.iter().flatten().all(|kind| *kind == CompactionKind::Own) {

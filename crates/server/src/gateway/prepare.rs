@@ -270,7 +270,7 @@ impl Exchange<'_> {
         };
         match found {
             Err(problem) if problem.is_of_store && may_pass => {
-                Ok((self.encode_unrestored(to, request, reached).await?, true))
+                Ok((Box::pin(self.encode_unrestored(to, request, reached)).await?, true))
             }
             found => Ok((found?, false)),
         }
@@ -415,7 +415,9 @@ impl Exchange<'_> {
         }
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
+        // Boxed, because the future takes several kilobytes and is moved several times.
         let restoring = self.gateway.replay.restore(tenant, self.end_user.as_deref(), call);
+        let restoring = Box::pin(restoring);
         let restored = timeout(RESTORE_TIMEOUT, Stage::Restore.run_async(restoring)).await;
         let restored = restored.unwrap_or_else(|_| Err(store_timeout()));
         self.gateway.operations.record_cached_read(restored.as_ref().err());
