@@ -157,6 +157,14 @@ export interface PendingRequest {
   tool?: string;
   args?: unknown;
   redacted?: boolean;
+  /** The description of the tool. */
+  description?: string;
+  /** Whether the tool can safely run twice. */
+  idempotent?: boolean;
+  /** The model's Thoughts and texts before the call. */
+  reply?: { kind: "thought" | "text"; text: string; cut: boolean }[];
+  /** `unknown` if an earlier attempt of the call has no recorded end. */
+  outcome?: string;
   questions?: Question[];
   allowFreeText?: boolean;
 }

@@ -42,9 +42,9 @@ pub struct Narrator<'p> {
     /// Whether the model produced output in the current attempt.
     has_output: bool,
     /// The `start` event of the current attempt.
-    asked: Option<TurnEvent>,
+    current_start: Option<TurnEvent>,
     /// The `start` event of an attempt that was discarded without output.
-    repeated: Option<TurnEvent>,
+    discarded_start: Option<TurnEvent>,
     answer: Option<Name>,
     has_named_run: bool,
 }
@@ -57,8 +57,8 @@ impl<'p> Narrator<'p> {
             started: BTreeSet::new(),
             lost: BTreeSet::new(),
             has_output: false,
-            asked: None,
-            repeated: None,
+            current_start: None,
+            discarded_start: None,
             answer: None,
             has_named_run: false,
         }
@@ -99,9 +99,10 @@ impl<'p> Narrator<'p> {
                 let had_output = std::mem::take(&mut self.has_output);
                 match turn.phase {
                     TurnPhase::Start => {
-                        let earlier = self.repeated.take();
-                        let is_repeated = earlier.is_some_and(|earlier| is_same(&earlier, turn));
-                        self.asked = Some(turn.clone());
+                        let earlier = self.discarded_start.take();
+                        let is_repeated =
+                            earlier.is_some_and(|earlier| is_same_request(&earlier, turn));
+                        self.current_start = Some(turn.clone());
                         // The process that stored the first event may have exited before it sent
                         // the request, as `throughline answer` does.
                         if is_repeated {
@@ -109,18 +110,18 @@ impl<'p> Narrator<'p> {
                         }
                     }
                     TurnPhase::Discarded => {
-                        let asked = self.asked.take();
+                        let start = self.current_start.take();
                         // An attempt without output has no partial answer to discard.
                         if !had_output {
-                            self.repeated = asked;
+                            self.discarded_start = start;
                             return None;
                         }
                     }
-                    TurnPhase::End => self.asked = None,
+                    TurnPhase::End => self.current_start = None,
                 }
             }
             // A retry after a failure is a further request.
-            RunEvent::Gate(_) => self.repeated = None,
+            RunEvent::Gate(_) => self.discarded_start = None,
             RunEvent::Run(run) if std::mem::replace(&mut self.has_named_run, true) => {
                 // The first sentence already contains the id of the run.
                 let run = RunStatusEvent { run_id: None, ..run.clone() };
@@ -133,7 +134,7 @@ impl<'p> Narrator<'p> {
 }
 
 /// Returns whether two `start` events belong to the same request.
-fn is_same(one: &TurnEvent, other: &TurnEvent) -> bool {
+fn is_same_request(one: &TurnEvent, other: &TurnEvent) -> bool {
     (one.turn, &one.model, &one.purpose) == (other.turn, &other.model, &other.purpose)
 }
 

@@ -225,6 +225,11 @@ impl std::fmt::Display for FateCounts {
     }
 }
 
+/// Returns whether a status states that a key may not send a request, or may not send it now.
+fn is_refusal(status: u16) -> bool {
+    matches!(status, 402 | 403 | 429)
+}
+
 impl CallRecord {
     /// Creates the record for a request that has just arrived.
     pub fn new(tenant: Tenant, key: Option<Name>, dialect: Wire) -> Self {
@@ -354,10 +359,19 @@ impl CallRecord {
         }
     }
 
+    /// Sets the status of a failed request, and the error of a request that the gateway refused
+    /// because of the permissions or limits of its key.
+    pub fn set_refusal(&mut self, status: u16, error: &str) {
+        self.status = Some(status);
+        if is_refusal(status) && self.sent.is_none() && self.error.is_none() {
+            self.error = Some(error.to_owned());
+        }
+    }
+
     /// Returns the error with which the gateway refused a request because of the permissions or
     /// limits of its key; `None` for any other request.
     pub fn refusal(&self) -> Option<&str> {
-        let is_refused = matches!(self.status, Some(402 | 403 | 429)) && self.sent.is_none();
+        let is_refused = self.status.is_some_and(is_refusal) && self.sent.is_none();
         self.error.as_deref().filter(|_| is_refused)
     }
 

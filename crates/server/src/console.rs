@@ -62,11 +62,16 @@ fn no_archive() -> ApiError {
     ApiError::new(501, "the console is not available: this server has no archive")
 }
 
+/// Maximum number of logs that are read at once.
+const LARGEST_PAGE: u32 = 128;
+
 /// Lists the tenant's logs of one kind, newest first, starting after the query's `after`.
 struct LogList<'r> {
     request: &'r ApiRequest<'r>,
     kind: LogKind,
     page: std::vec::IntoIter<LogHead>,
+    /// Number of logs to read at once.
+    size: u32,
     /// The cursor of the next page; `None` at the end.
     next: Option<LogId>,
 }
@@ -74,15 +79,20 @@ struct LogList<'r> {
 impl<'r> LogList<'r> {
     fn new(request: &'r ApiRequest<'r>, kind: LogKind) -> Self {
         let next = request.query.get("after").cloned().map(LogId);
-        Self { request, kind, page: Vec::new().into_iter(), next }
+        // A larger page would read logs that a short list does not show.
+        let size = u32::try_from(row_limit(request, LOGS)).unwrap_or(0).clamp(8, LARGEST_PAGE);
+        Self { request, kind, page: Vec::new().into_iter(), size, next }
+    }
+
+    /// Reads more logs at once from now on, because many of them are not shown.
+    fn enlarge_pages(&mut self) {
+        self.size = LARGEST_PAGE;
     }
 
     async fn next(&mut self) -> ApiResult<Option<LogHead>> {
         if self.page.len() == 0 {
             let (archive, tenant) = (archive(self.request)?, &self.request.caller.tenant);
-            // A larger page would read logs that a short list does not show.
-            let size = u32::try_from(row_limit(self.request, LOGS)).unwrap_or(0).clamp(8, 128);
-            let page = archive.logs(tenant, self.kind, self.next.as_ref(), size).await?;
+            let page = archive.logs(tenant, self.kind, self.next.as_ref(), self.size).await?;
             self.page = page.into_iter();
         }
         let head = self.page.next();

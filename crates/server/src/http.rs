@@ -264,9 +264,7 @@ async fn serve_gateway(
 ) -> Response {
     let (target, (parts, body)) = (target_of(&request), request.into_parts());
     if is_socket_request(&parts) {
-        let (gateway, wire) = (&server.gateway, Wire::OPENAI_RESPONSES);
-        let opened = Box::pin(open_socket(server, target, parts)).await;
-        return opened.unwrap_or_else(|problem| reject(gateway, &wire, &problem).into_response());
+        return Box::pin(serve_socket(server, target, parts)).await;
     }
     if websocket::is_requested(&parts.headers) {
         return refuse_upgrade(&server.gateway, &parts, target).into_response();
@@ -281,10 +279,25 @@ fn is_socket_request(parts: &Parts) -> bool {
         && websocket::is_requested(&parts.headers)
 }
 
+async fn serve_socket(server: &Arc<Server>, target: Name, parts: Parts) -> Response {
+    let (gateway, wire) = (&server.gateway, Wire::OPENAI_RESPONSES);
+    let caller = match authenticate(gateway, "GET", &parts.headers, &parts.uri).await {
+        Ok(caller) => caller,
+        Err(problem) => return reject(gateway, &wire, &problem).into_response(),
+    };
+    let opened = open_socket(server, target, parts, caller.clone()).await;
+    opened
+        .unwrap_or_else(|problem| reject_caller(gateway, &wire, &caller, &problem).into_response())
+}
+
 /// Opens a WebSocket. Each of its responses is handled like a streamed `POST` request.
-async fn open_socket(server: &Arc<Server>, target: Name, parts: Parts) -> GatewayResult<Response> {
+async fn open_socket(
+    server: &Arc<Server>,
+    target: Name,
+    parts: Parts,
+    caller: Caller,
+) -> GatewayResult<Response> {
     let gateway = &server.gateway;
-    let caller = authenticate(gateway, "GET", &parts.headers, &parts.uri).await?;
     // Browsers do not restrict the WebSockets of other sites' pages, which send no key of ours.
     if !caller.admission.is_key()
         && access::has_foreign_origin(&parts.headers, parts.uri.authority())
@@ -509,10 +522,16 @@ async fn handle_agent_request(
     found: RouteMatch,
     (headers, body): (&HeaderMap, Body),
 ) -> GatewayResponse {
+    let refuse = |key: Option<&Name>, problem: GatewayError| {
+        gateway.operations.record_rejection(dialect, key, &problem);
+        problem
+    };
     let answered = async {
-        let caller = caller?;
-        caller.require(found.permission)?;
-        let scope = gateway.operations.begin_request(&caller, dialect).await?;
+        let caller = caller.map_err(|problem| refuse(None, problem))?;
+        let key = caller.admission.key_id();
+        caller.require(found.permission).map_err(|problem| refuse(key, problem))?;
+        let scope = gateway.operations.begin_request(&caller, dialect).await;
+        let scope = scope.map_err(|problem| refuse(key, problem))?;
         let encoding = content_encoding(headers)?;
         let body = receive(gateway, &caller, &scope, encoding, body).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;

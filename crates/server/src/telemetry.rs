@@ -263,8 +263,8 @@ impl Telemetry {
         MemoryReservation::new(&self.memory, caller, self.limits.queue)
     }
 
-    /// Counts and logs a request that was not admitted. The log line contains the reason only for
-    /// server errors.
+    /// Counts and logs a request that was not admitted. The log line contains the reason for
+    /// server errors and for denied access.
     pub(crate) fn record_rejection(
         &self,
         dialect: &Wire,

@@ -87,6 +87,36 @@ const missingToolsHint = (one: PendingRequest) =>
     </p>
   ) : null;
 
+/** What the model thought and wrote before it called the tool. */
+function ReplyBeforeCall({ reply }: { reply: NonNullable<PendingRequest["reply"]> }) {
+  if (!reply.length) return null;
+  return (
+    <section class="before-call" tabIndex={0} aria-label="The model before the call">
+      {reply.map(({ kind, text, cut }) => (
+        <p>
+          <span class="label">{kind === "thought" ? "Thought" : "Text"}</span> <bdi>{plain(cut ? `${text}…` : text)}</bdi>
+        </p>
+      ))}
+    </section>
+  );
+}
+
+/** The description of the tool, and whether running it again could repeat its effects. */
+function ToolRisk({ one }: { one: PendingRequest }) {
+  return (
+    <>
+      {one.description ? <p class="hint"><bdi>{plain(one.description)}</bdi></p> : null}
+      {one.idempotent === undefined ? null : (
+        <p class="hint">
+          <span class={one.idempotent ? "tag good" : "tag warn"}>{one.idempotent ? "safe to repeat" : "not safe to repeat"}</span>{" "}
+          {one.idempotent ? "The tool is declared as idempotent: it has the same effect if it runs twice." : "The tool is not declared as idempotent: each run of it may have an effect that cannot be undone."}
+        </p>
+      )}
+      {one.outcome === "unknown" ? <p class="callout">An earlier attempt of this call started, and its end was not recorded. If you approve the call, the tool runs again.</p> : null}
+    </>
+  );
+}
+
 function ApprovalCard({ one, done }: CardProps) {
   const [mode, setMode] = useState<"" | "edit" | "reject">("");
   const [args, setArgs] = useState(() => JSON.stringify(one.args, null, 2));
@@ -103,9 +133,11 @@ function ApprovalCard({ one, done }: CardProps) {
   return (
     <article class="card" aria-label={`Approval request for ${plain(one.tool ?? "a tool")}`}>
       <CardHeader one={one} label="Approval" />
+      <ReplyBeforeCall reply={one.reply ?? []} />
       <h2>
         Run <code>{plain(one.tool ?? "a tool")}</code> with exactly these arguments?
       </h2>
+      <ToolRisk one={one} />
       {mode === "edit" ? (
         <label>
           Arguments

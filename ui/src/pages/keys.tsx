@@ -157,13 +157,14 @@ function KeyForm({ title, known, save, close }: FormProps) {
     event.preventDefault();
     setBusy(true);
     const names = models.split(/[\s,]+/).filter(Boolean);
+    const hasBudget = Boolean(cost.trim() || tokens.trim());
     await save(label.trim(), {
       role: role || null,
       models: names.length ? names : null,
       budget_micro_usd: number(cost, 1e6),
       budget_tokens: number(tokens),
-      budget_period: period === "total" || (!cost.trim() && !tokens.trim()) ? null : period,
-      soft_limit_percent: number(soft),
+      budget_period: hasBudget && period !== "total" ? period : null,
+      soft_limit_percent: hasBudget ? number(soft) : null,
       requests_per_minute: number(requests),
       tokens_per_minute: number(perMinute),
     });

@@ -56,6 +56,9 @@ function TenantRoutes() {
   };
   const save = ({ model, targets }: Route) =>
     attempt(async () => {
+      if (!edited?.model && routes.some((route) => route.model === model)) {
+        throw new ApiError(409, `This tenant already has the route ${model}. Use Change to replace its targets.`);
+      }
       await change("PUT", `${PATH}/${encodeURIComponent(model)}`, { targets });
       setEdited(null);
       return `The route ${model} was saved. All nodes use it from now on.`;

@@ -97,13 +97,15 @@ fn explain(table: &Table, path: &[String], problem: &str) -> Option<String> {
     let (found, expected) = rest.next()?.split_once(", expected ")?;
     let (last, parents) = path.split_last()?;
     let parent = parents.iter().try_fold(table, |table, key| table.get(key)?.as_table())?;
-    let is_list = matches!(parent.get(last), Some(Value::Array(_)));
+    let list = parent.get(last).and_then(Value::as_array);
+    let has_tables = list.is_some_and(|list| list.iter().any(Value::is_table));
     let expected = match expected {
         "a map" => "a table",
         "a sequence" => "a list",
         "a boolean" => "true or false",
         "a string" | "a borrowed string" => "a string",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u8" | "u16" | "u64" | "usize" => "a whole number of at least 0",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         other if other.starts_with("struct ") => "a table",
@@ -115,9 +117,12 @@ fn explain(table: &Table, path: &[String], problem: &str) -> Option<String> {
         other => other,
     };
     let key = path.join(".");
-    // The value of the key may be a list with an element of the wrong type.
-    let is_element = is_list && found != "a list";
-    let subject = if is_element { format!("an element of `{key}`") } else { format!("`{key}`") };
+    // The value of the key may be a list that contains a value of the wrong type.
+    let subject = match list {
+        Some(_) if has_tables => format!("a value in `{key}`"),
+        Some(_) if found != "a list" => format!("an element of `{key}`"),
+        _ => format!("`{key}`"),
+    };
     Some(format!("{subject} must be {expected}, not {found}; see docs/agents.md"))
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Connect) -> Result<()> {
     {
         text::note(&format!(
             "the configuration of this command has no model `{model}`, so a gateway with this \
-             configuration refuses it{}",
+             configuration accepts it only if the tenant has a route with this name{}",
             did_you_mean(&close)
         ));
     }

@@ -208,7 +208,9 @@ fn update(options: &KeysUpdate) -> Result<()> {
 fn reset(options: &KeysReset) -> Result<()> {
     store::with(&options.common.at, IfMissing::Fails, |store| {
         let key = active_key(store, &options.id)?;
-        store.run(reset_budget(&store.journal, &store.tenant, &key.id))?;
+        if has_budget(&key.limits) {
+            store.run(reset_budget(&store.journal, &store.tenant, &key.id))?;
+        }
         let (mark, shown) = (text::mark(true), plain(&key.id));
         let text = || {
             if has_budget(&key.limits) {

@@ -382,8 +382,8 @@ fn prices_of(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Prices {
         if price.input.is_some() != price.output.is_some() {
             let missing = if price.input.is_some() { "output" } else { "input" };
             let message = format!(
-                "[prices.\"{model}\"] has no `{missing}`: a model without a built-in price needs \
-                 both, and its calls stay without a price"
+                "[prices.\"{model}\"] has no `{missing}`: calls of models without a built-in price \
+                 have a cost only if both `input` and `output` are set"
             );
             notes.warning(section.at, message);
         }

@@ -11,6 +11,7 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 
 use crate::support::kept::TestStore;
+use crate::support::serving::{GatewayProcess, wait_until};
 
 const GOOD: &str = "sk-good-a1B2a1B2a1B2a1B2";
 const BAD: &str = "sk-bad-c3D4c3D4c3D4c3D4";
@@ -213,4 +214,14 @@ fn expired_certificate_fails() {
     let report: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!((output.code, row(&report, "TLS files").0.as_str()), (1, "failed"), "{report}");
     assert!(output.out.contains("expired on 2021-06-05"), "{report}");
+    // The gateway uses the certificate, and warns at the start and after each change.
+    let mut serving = GatewayProcess::start_at("127.0.0.1:0", &store.folder, &[], &[]);
+    let errors = serving.errors();
+    assert!(errors.contains("a.crt expired on 2021-06-05"), "{errors}");
+    let renewed = parameters.self_signed(&key).unwrap();
+    write("a.crt", "CERTIFICATE", renewed.der());
+    wait_until("a warning after the change", || {
+        serving.errors().contains(r#""event":"certificate_expired""#)
+    });
+    assert_eq!(serving.stop(), 0);
 }

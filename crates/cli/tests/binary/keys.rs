@@ -270,6 +270,11 @@ fn first_key_file_replaces_no_file() {
     assert_eq!(output.code, 2, "{}", output.err);
     assert!(output.err.contains("notes.txt exists already"), "{}", output.err);
     assert_eq!(std::fs::read_to_string(store.file("notes.txt")).unwrap(), "precious");
+    // An empty file contains nothing to keep.
+    std::fs::write(store.file("empty.key"), "").unwrap();
+    let mut gateway = GatewayProcess::start(&store.folder, &[], &["--first-key-file", "empty.key"]);
+    assert_eq!(gateway.stop(), 0);
+    assert!(std::fs::read_to_string(store.file("empty.key")).unwrap().starts_with("tl_"));
 }
 
 /// The log names the key and the reason, but never the key itself.
@@ -292,6 +297,11 @@ fn refused_requests_are_logged_with_their_reason() {
         let response = call(key);
         assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{response}");
     }
+    // A route of the agent API, and a path that the gateway forwards.
+    for path in ["/v1/throughline/keys", "/v1/files"] {
+        let response = gateway.send("GET", path, &format!("x-api-key: {app_key}\r\n"), "");
+        assert!(response.starts_with("HTTP/1.1 403"), "{path}: {response}");
+    }
     assert_eq!(gateway.stop(), 0);
     let errors = gateway.errors();
     let lines = errors.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -301,9 +311,12 @@ fn refused_requests_are_logged_with_their_reason() {
         (json!("refused"), json!(null), json!(401)),
         (json!("refused"), json!(viewer), json!(403)),
         (json!("call"), json!(app), json!(403)),
+        (json!("refused"), json!(app), json!(403)),
+        (json!("call"), json!(app), json!(403)),
     ];
     assert_eq!(lines.iter().map(shown).collect::<Vec<_>>(), expected, "{errors}");
-    for (line, reason) in lines.iter().zip(["unknown or was revoked", "may not", "may not use"]) {
+    let reasons = ["unknown or was revoked", "may not", "may not use", "may not", "certain models"];
+    for (line, reason) in lines.iter().zip(reasons) {
         assert!(line["problem"].as_str().unwrap().contains(reason), "{line}");
     }
     assert!(!errors.contains(&viewer_key) && !errors.contains(&app_key), "a key is in the log");

@@ -172,6 +172,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
             break;
         }
         if !is_conversation(&thread.log.0) {
+            threads.enlarge_pages();
             skipped += 1;
             if skipped >= MOST_SKIPPED {
                 break;

@@ -2,15 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use throughline_agent::{RunCommand, State};
-use throughline_core::{ErasureEpoch, LogId, PendingEntry, PendingStatus};
-use throughline_json::{self as json, Name, Node};
+use throughline_agent::{RunCommand, State, ToolSpec};
+use throughline_core::{
+    Body, ErasureEpoch, Item, LogId, PendingEntry, PendingStatus, Role, StoreError,
+};
+use throughline_json::{self as json, Json, Name, Node};
 use throughline_spec::{PendingToolApproval, RedactionPolicy, ToolApprovalResolution};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
 use crate::console::{erasure_epoch, runs};
+use crate::letta::item_reader::stored_items;
 use crate::object::{join_objects, object};
 use crate::redact::redact_json;
+
+/// Number of records at the end of a Thread in which the reply with a tool call is searched.
+const REPLY_RECORDS: u32 = 64;
+
+/// Maximum length of each Thought and text before a tool call, in characters.
+const MAX_EXCERPT: usize = 2_000;
+
+/// The details of a run that a person needs to decide its requests.
+#[derive(Default)]
+struct RunDetails {
+    title: Option<Name>,
+    /// The Thread with the replies of the model.
+    thread: Option<LogId>,
+    /// The run's tools that this process lacks.
+    missing_tools: Vec<String>,
+    tools: Vec<ToolSpec>,
+}
 
 /// Lists all pending approvals and questions, oldest first.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
@@ -30,13 +50,24 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
             states.insert(one.log.clone(), state);
         }
         let state = states.get(&one.log).and_then(Option::as_ref);
-        let (missing_tools, title) = run_details(request, &one.log, era).await?;
+        let run = run_details(request, &one.log, era).await?;
         let head = object! {
-            "id": one.id, "kind": one.kind, "run": one.log.0, "title"? title,
+            "id": one.id, "kind": one.kind, "run": one.log.0, "title"? run.title,
             "opened": one.opened.to_string(), "expires"? one.expires.map(|at| at.to_string()),
-            "missing_tools": missing_tools,
+            "missing_tools": run.missing_tools,
+        };
+        let approval = state.and_then(|state| approval_of(state, one));
+        let reply = match (&run.thread, approval) {
+            (Some(thread), Some(approval)) => {
+                reply_before_call(request, thread, &approval.tool_call_id, &policy).await?
+            }
+            _ => Vec::new(),
         };
         let details = json::object(|o| {
+            if let Some(approval) = approval {
+                write_approval(o, approval, &run.tools, &policy);
+                o.list("reply", &reply);
+            }
             if let Some(state) = state {
                 write_request(o, one, state, &policy);
             }
@@ -46,38 +77,93 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "waiting": waiting }))
 }
 
-/// Returns the run's tools that this process lacks, and the run's title.
 async fn run_details(
     request: &ApiRequest<'_>,
     run: &LogId,
     era: ErasureEpoch,
-) -> ApiResult<(Vec<String>, Option<Name>)> {
-    let Some(head) = request.log(run).await? else { return Ok((Vec::new(), None)) };
-    let summary = runs::summary(request, &head, era).await?;
-    let missing = match request.progress(run).await {
-        Ok((casting, _)) => {
-            request.missing_tools(&casting).into_iter().map(str::to_owned).collect()
+) -> ApiResult<RunDetails> {
+    let Some(head) = request.log(run).await? else { return Ok(RunDetails::default()) };
+    let title = runs::summary(request, &head, era).await?.title.clone();
+    let (missing_tools, tools) = match request.progress(run).await {
+        Ok((spec, _)) => {
+            let missing = request.missing_tools(&spec).into_iter().map(str::to_owned);
+            (missing.collect(), spec.tools)
         }
-        Err(_) => Vec::new(),
+        Err(_) => (Vec::new(), Vec::new()),
     };
-    Ok((missing, summary.title.clone()))
+    Ok(RunDetails { title, thread: head.of, missing_tools, tools })
 }
 
-/// Writes the tool call that needs approval, or the questions to answer.
+fn approval_of<'s>(state: &'s State, one: &PendingEntry) -> Option<&'s PendingToolApproval> {
+    state.smart.pending_approvals.iter().flatten().find(|known| known.id == one.id)
+}
+
+/// Returns the Thoughts and texts of the reply that contains a tool call, up to that call, with
+/// secrets redacted.
+async fn reply_before_call(
+    request: &ApiRequest<'_>,
+    thread: &LogId,
+    call: &str,
+    policy: &RedactionPolicy,
+) -> ApiResult<Vec<Json>> {
+    let Some(head) = request.log(thread).await? else { return Ok(Vec::new()) };
+    let after = head.last.saturating_sub(REPLY_RECORDS.into());
+    let (store, tenant) = (request.api.store(), &request.caller.tenant);
+    let records = match store.read(tenant, thread, after, REPLY_RECORDS).await {
+        Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+        records => records?,
+    };
+    let items = stored_items(&records)?;
+    let is_call = |item: &Item| matches!(&item.body, Body::Call(found) if *found.id.0 == *call);
+    let Some(place) = items.iter().rposition(|stored| is_call(&stored.item)) else {
+        return Ok(Vec::new());
+    };
+    let before = items.iter().take(place).rev().map(|stored| &stored.item);
+    let reply = before.take_while(|item| item.role == Role::Assistant);
+    let mut shown: Vec<Json> = reply.filter_map(|item| excerpt(item, policy)).collect();
+    shown.reverse();
+    Ok(shown)
+}
+
+/// Returns the start of a Thought or text; `None` for an Item without readable text.
+fn excerpt(item: &Item, policy: &RedactionPolicy) -> Option<Json> {
+    let (kind, text) = match &item.body {
+        Body::Thought(thought) => ("thought", policy.redact_thought(&thought.content)),
+        Body::Text(text) => ("text", policy.redact_text(text)),
+        _ => return None,
+    };
+    let start: String = text.chars().take(MAX_EXCERPT).collect();
+    let is_cut = start.len() < text.len();
+    (!start.trim().is_empty()).then(|| object! { "kind": kind, "text": start, "cut": is_cut })
+}
+
+/// Writes the tool call that needs approval. If the run's tools contain the tool, its description
+/// and whether it can safely run twice are included.
+fn write_approval(
+    o: &mut json::Object<'_>,
+    approval: &PendingToolApproval,
+    tools: &[ToolSpec],
+    policy: &RedactionPolicy,
+) {
+    let PendingToolApproval { tool_name, args, .. } = approval;
+    let redacted = redact_json(policy, args);
+    // Redacted arguments cannot be edited, because the redacted parts would be lost.
+    o.string("tool", tool_name).raw("args", &redacted).bool("redacted", redacted != *args);
+    if let Some(tool) = tools.iter().find(|tool| tool.name == *tool_name) {
+        o.maybe_string("description", tool.description.as_deref());
+        o.bool("idempotent", tool.idempotent);
+    }
+}
+
+/// Writes whether the outcome of a tool call is unknown, and the questions to answer.
 fn write_request(
     o: &mut json::Object<'_>,
     one: &PendingEntry,
     state: &State,
     policy: &RedactionPolicy,
 ) {
-    let approval = state.smart.pending_approvals.iter().flatten().find(|known| known.id == one.id);
-    if let Some(PendingToolApproval { tool_name, args, .. }) = approval {
-        let redacted = redact_json(policy, args);
-        // Redacted arguments cannot be edited, because the redacted parts would be lost.
-        o.string("tool", tool_name).raw("args", &redacted).bool("redacted", redacted != *args);
-        if state.is_lost(&one.id) {
-            o.string("outcome", "unknown");
-        }
+    if state.is_lost(&one.id) {
+        o.string("outcome", "unknown");
     }
     let questions = state.smart.pending_user_questions.iter().flatten();
     for question in questions.filter(|known| known.id == one.id) {

@@ -33,6 +33,9 @@ use throughline_replay::{
 /// Time limit for reading lost reasoning from the store.
 pub(crate) const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum length of a model name in an error message, in characters.
+const SHOWN: usize = 200;
+
 /// A decoded request with its target.
 pub(crate) struct DecodedRequest {
     pub(crate) call: Call,
@@ -98,6 +101,8 @@ impl Exchange<'_> {
     /// model.
     pub(crate) async fn reach(&self, model: &str) -> GatewayResult<Vec<RouteTarget>> {
         if !self.caller.admission.allows(model) {
+            // The message is logged, and a client can send a name of any length.
+            let model: String = model.chars().take(SHOWN).collect();
             return Err(GatewayError::new(403, format!("this key may not use model {model}")));
         }
         let all = match self.gateway.directory.reach(model) {

@@ -29,7 +29,8 @@ pub enum TlsError {
     Mismatch,
     /// The certificate or key is not supported.
     #[error(
-        "the certificate or the key is not usable ({0}); create an X.509 certificate of version 3"
+        "the certificate or the key is not usable ({0}); create an X.509 certificate of version 3 \
+         with an RSA, ECDSA (P-256, P-384) or Ed25519 key"
     )]
     Unusable(String),
 }

@@ -134,10 +134,11 @@ impl RequestScope {
         lock(&self.record)
     }
 
-    /// Records the status of a failed request, and the error message if the status is 503.
+    /// Records the status of a failed request. The error message is recorded if the gateway denied
+    /// access, or if the status is 503.
     pub(crate) fn record_error(&self, problem: &GatewayError) {
         let mut record = self.record();
-        record.status = Some(problem.status);
+        record.set_refusal(problem.status, &problem.message);
         if problem.status == 503 && record.problem.is_none() {
             record.problem = Some(problem.message.clone());
         }

@@ -229,25 +229,25 @@ impl KeyLimits {
             return Err(invalid!("`soft_limit_percent` must be between 1 and 100"));
         }
         if limits.budget_micro_usd.is_none() && limits.budget_tokens.is_none() {
-            limits = limits.without_budget_settings(changes.root())?;
+            self.check_budget_settings(&limits)?;
+            (limits.budget_period, limits.soft_limit_percent) = (None, None);
         }
         Ok(limits)
     }
 
-    /// Removes the period and the soft limit, which have no effect without a budget. Fails if the
-    /// changes set one of them.
-    fn without_budget_settings(self, changes: Node<'_>) -> Result<Self> {
+    /// Fails if limits without a budget set a new period or soft limit, which would have no effect.
+    fn check_budget_settings(&self, new: &Self) -> Result<()> {
         let settings = [
-            ("budget_period", self.budget_period.is_some()),
-            ("soft_limit_percent", self.soft_limit_percent.is_some()),
+            ("budget_period", new.budget_period.is_some_and(|it| self.budget_period != Some(it))),
+            (
+                "soft_limit_percent",
+                new.soft_limit_percent.is_some_and(|it| self.soft_limit_percent != Some(it)),
+            ),
         ];
-        let is_new = |name| changes.get(name).is_some_and(|value| !value.is_null());
-        if let Some((name, _)) = settings.iter().find(|(name, is_set)| *is_set && is_new(name)) {
-            return Err(invalid!(
-                "`{name}` needs a budget: also set `budget_micro_usd` or `budget_tokens`"
-            ));
-        }
-        Ok(Self { budget_period: None, soft_limit_percent: None, ..self })
+        let changed = settings.iter().find(|(_, is_changed)| *is_changed);
+        changed.map_or(Ok(()), |(name, _)| {
+            Err(invalid!("`{name}` needs a budget: also set `budget_micro_usd` or `budget_tokens`"))
+        })
     }
 }
 

@@ -118,4 +118,8 @@ fn period_and_soft_limit_need_a_budget() {
     let with_soft_limit = changed(&limited, r#"{"soft_limit_percent":80}"#).unwrap();
     let without_budget = changed(&with_soft_limit, r#"{"budget_tokens":null}"#).unwrap();
     assert_eq!(without_budget, none);
+    // A client that sends all limits repeats the soft limit.
+    let repeated = r#"{"budget_tokens":null,"soft_limit_percent":80,"requests_per_minute":9}"#;
+    let expected = KeyLimits { requests_per_minute: Some(9), ..none };
+    assert_eq!(changed(&with_soft_limit, repeated).unwrap(), expected);
 }

@@ -1,7 +1,7 @@
 //! `--first-key-file`: creates the first API key of a store, so that a container can accept
 //! requests from other machines as soon as it starts.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -24,9 +24,16 @@ pub(super) async fn create_if_none(journal: &Journal, file: &Path) -> Result<()>
     let name = file.display();
     if std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file() || metadata.len() > 0) {
         return Err(Failure::Usage(format!(
-            "{name} exists already, and --first-key-file replaces no file; delete the file, name \
-             another one, or create a key with `throughline keys create --role operator`"
+            "{name} exists already, and --first-key-file does not replace a file; delete the file, \
+             name another one, or create a key with `throughline keys create --role operator`"
         )));
+    }
+    let removed = std::fs::remove_file(file);
+    if let Err(error) = removed
+        && error.kind() != ErrorKind::NotFound
+    {
+        let message = format!("cannot write the first API key to {name}: {error}");
+        return Err(Failure::Outside(anyhow::anyhow!(message)));
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Open the file first: a key that cannot be written to it is useless.
@@ -38,7 +45,8 @@ pub(super) async fn create_if_none(journal: &Journal, file: &Path) -> Result<()>
     let key = journal.create_api_key(&tenant, LABEL, &limits).await;
     let key = key.context("cannot create the first API key")?;
     let written = writeln!(opened, "{}", key.secret).and_then(|()| opened.as_file().sync_all());
-    let kept = written.and_then(|()| opened.persist(file).map(drop).map_err(|error| error.error));
+    let persisted = |()| opened.persist_noclobber(file).map(drop).map_err(|error| error.error);
+    let kept = written.and_then(persisted);
     if let Err(error) = kept {
         let message = format!("cannot write the first API key to {name}: {error}");
         return Err(Failure::Outside(anyhow::anyhow!(message)));

@@ -159,6 +159,10 @@ async fn inbox_lists_arguments_and_accepts_one_decision() {
         (&waits["tool"], &waits["args"], &waits["redacted"]),
         (&json!("send_mail"), &json!({"to": "a@example.com"}), &json!(false))
     );
+    // The model thinks twice before the call, and the tool is not idempotent.
+    let thoughts = ["Let me see.", "That is it."];
+    let thoughts = thoughts.map(|text| json!({"kind": "thought", "text": text, "cut": false}));
+    assert_eq!((&waits["reply"], &waits["idempotent"]), (&json!(thoughts), &json!(false)));
     let path = format!("/v1/throughline/approvals/{}", waits["id"].as_str().unwrap());
     let (status, error) = gateway.try_request("POST", &path, &json!({})).await;
     assert_eq!((status, &error["detail"]), (422, &json!("approved: must be true or false")));
@@ -179,6 +183,41 @@ async fn inbox_lists_arguments_and_accepts_one_decision() {
     assert_eq!(status, 404);
     let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
     assert_eq!(inbox["waiting"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inbox_redacts_and_shortens_the_reply_before_a_call() {
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let secret = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+    gateway.send_message(&agent, &format!("repeat {secret} {}", "and ".repeat(1000))).await;
+    let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let text = &inbox["waiting"][0]["reply"][2];
+    let shown = text["text"].as_str().unwrap();
+    assert!(shown.starts_with("repeat [REDACTED]"), "{text}");
+    assert_eq!((shown.chars().count(), &text["cut"]), (2000, &json!(true)));
+}
+
+/// Agents' Threads contain no calls, so a page of calls skips more of them than of other Threads.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_older_than_a_thousand_threads_of_agents_are_listed() {
+    let gateway = AgentGateway::open().await;
+    let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Hello"}]});
+    let (status, _) = gateway.send("us", "POST", "/v1/messages", &body).await;
+    assert_eq!(status, 502, "the provider of this gateway is not reachable");
+    for part in 0..11 {
+        let mut batch = Batch::new(Tenant::from("us"));
+        for index in 0..100 {
+            let thread = Append::new(format!("thread_{part}_{index}"));
+            batch = batch.append(thread.opening(LogOpening::thread()));
+        }
+        gateway.journal.commit(batch).await.unwrap();
+    }
+    let list = gateway.request("GET", "/v1/throughline/calls?limit=5", &json!(null)).await;
+    let calls = list["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 1, "{list}");
+    assert_eq!((&calls[0]["status"], &list["next"]), (&json!(502), &json!(null)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

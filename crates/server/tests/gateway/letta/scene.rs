@@ -38,6 +38,7 @@ enum ScriptedAction {
     Text(String),
     Call(&'static str, &'static str),
     Calls(Vec<(&'static str, &'static str)>),
+    TextAndCall(String, &'static str, &'static str),
     Fails,
     /// An error that leaves open whether the provider processed the request.
     GetsLost,
@@ -81,6 +82,11 @@ impl Model for ScriptedModel {
             ScriptedAction::Text(text) => {
                 self.reply(vec![Body::Text(text.into())], StopReason::Done, turn)
             }
+            ScriptedAction::TextAndCall(text, name, args) => self.reply(
+                vec![Body::Text(text.into()), tool_call(name, args, turn, 0)],
+                StopReason::Tools,
+                turn,
+            ),
             ScriptedAction::Call(name, args) => {
                 self.reply(vec![tool_call(name, args, turn, 0)], StopReason::Tools, turn)
             }
@@ -194,6 +200,10 @@ fn script(call: &Call, user_text: &str) -> ScriptedAction {
     match user_text {
         _ if user_text.contains("weather") => {
             ScriptedAction::Call("get_weather", r#"{"city":"Paris"}"#)
+        }
+        _ if user_text.contains("repeat") => {
+            let args = r#"{"to":"a@example.com"}"#;
+            ScriptedAction::TextAndCall(user_text.to_owned(), "send_mail", args)
         }
         _ if user_text.contains("mails") => ScriptedAction::Calls(vec![
             ("send_mail", r#"{"to":"a@example.com"}"#),
