@@ -275,9 +275,13 @@ fn check_keys(browser: &Browser, gateway: &ConfiguredGateway, operator: &str, ax
     press("Change");
     browser.fill(&format!("{numbers}[2]"), "80");
     browser.click("Save changes");
-    browser.wait(&format!("{row}.innerText.includes('80')"));
+    browser.wait("!document.querySelector('.key-form')");
     press("Change");
-    browser.fill(&format!("{numbers}[0]"), "");
+    // The driver clears a field without an event.
+    browser.wait(&format!("{numbers}[0]"));
+    browser.run(&format!(
+        "const cost = {numbers}[0]; cost.value = ''; cost.dispatchEvent(new Event('input', {{bubbles: true}}))"
+    ));
     browser.click("Save changes");
     browser.wait(&format!("!{row}.innerText.includes('$5.00')"));
     press("Change");
