@@ -97,8 +97,8 @@ fn explain(table: &Table, path: &[String], problem: &str) -> Option<String> {
     let (found, expected) = rest.next()?.split_once(", expected ")?;
     let (last, parents) = path.split_last()?;
     let parent = parents.iter().try_fold(table, |table, key| table.get(key)?.as_table())?;
-    let list = parent.get(last).and_then(Value::as_array);
-    let has_tables = list.is_some_and(|list| list.iter().any(Value::is_table));
+    let elements = parent.get(last).and_then(Value::as_array);
+    let has_tables = elements.is_some_and(|all| all.iter().any(Value::is_table));
     let expected = match expected {
         "a map" => "a table",
         "a sequence" => "a list",
@@ -117,7 +117,7 @@ fn explain(table: &Table, path: &[String], problem: &str) -> Option<String> {
     };
     let key = path.join(".");
     // The value of the key may be a list that contains a value of the wrong type.
-    let subject = match list {
+    let subject = match elements {
         Some(_) if has_tables => format!("a value in `{key}`"),
         Some(_) if found != "a list" => format!("an element of `{key}`"),
         _ => format!("`{key}`"),
