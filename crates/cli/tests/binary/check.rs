@@ -16,6 +16,19 @@ use crate::support::serving::{GatewayProcess, wait_until};
 const GOOD: &str = "sk-good-a1B2a1B2a1B2a1B2";
 const BAD: &str = "sk-bad-c3D4c3D4c3D4c3D4";
 
+/// A configuration whose listener encrypts its connections.
+const TLS: &str =
+    "[server]\nlisten = \"127.0.0.1:0\"\n[server.tls]\ncert = \"a.crt\"\nkey = \"a.key\"\n";
+
+/// Checks a configuration of which this check fails, and returns the report.
+fn failed_check(store: &TestStore, config: &str, check: &str) -> Value {
+    fs::write(store.file("throughline.toml"), config).unwrap();
+    let output = store.run(&["check", "--format", "json"]);
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, row(&report, check).0.as_str()), (1, "failed"), "{report}");
+    report
+}
+
 /// A provider that lists its models for one key only.
 fn provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -176,20 +189,12 @@ fn invalid_configuration_and_files_fail() {
     let output = store.run(&["check"]);
     assert_eq!((output.code, output.err.as_str()), (1, ""), "{}", output.out);
     assert!(output.out.contains("throughline.toml:2"), "{}", output.out);
-    let config =
-        "[server]\nlisten = \"127.0.0.1:0\"\n[server.tls]\ncert = \"a.crt\"\nkey = \"a.key\"\n";
-    fs::write(store.file("throughline.toml"), config).unwrap();
-    let output = store.run(&["check", "--format", "json"]);
-    let report: Value = serde_json::from_str(&output.out).unwrap();
-    assert_eq!((output.code, row(&report, "TLS files").0.as_str()), (1, "failed"), "{report}");
+    failed_check(&store, TLS, "TLS files");
     let output = store.run(&["check", "--config", "missing.toml"]);
     assert_eq!((output.code, output.out.as_str()), (2, ""), "{}", output.err);
     // The store is no store.
-    fs::write(store.file("throughline.toml"), "[server]\nlisten = \"127.0.0.1:0\"\n").unwrap();
     fs::write(store.file("a.db"), "text ".repeat(1000)).unwrap();
-    let output = store.run(&["check", "--format", "json"]);
-    let report: Value = serde_json::from_str(&output.out).unwrap();
-    assert_eq!((output.code, row(&report, "store").0.as_str()), (1, "failed"), "{report}");
+    failed_check(&store, "[server]\nlisten = \"127.0.0.1:0\"\n", "store");
 }
 
 #[test]
@@ -207,13 +212,8 @@ fn expired_certificate_fails() {
     };
     write("a.crt", "CERTIFICATE", certificate.der());
     write("a.key", "PRIVATE KEY", &key.serialize_der());
-    let config =
-        "[server]\nlisten = \"127.0.0.1:0\"\n[server.tls]\ncert = \"a.crt\"\nkey = \"a.key\"\n";
-    fs::write(store.file("throughline.toml"), config).unwrap();
-    let output = store.run(&["check", "--format", "json"]);
-    let report: Value = serde_json::from_str(&output.out).unwrap();
-    assert_eq!((output.code, row(&report, "TLS files").0.as_str()), (1, "failed"), "{report}");
-    assert!(output.out.contains("expired on 2021-06-05"), "{report}");
+    let report = failed_check(&store, TLS, "TLS files");
+    assert!(report.to_string().contains("expired on 2021-06-05"), "{report}");
     // The gateway uses the certificate, and warns at the start and after each reload.
     let mut serving = GatewayProcess::start_at("127.0.0.1:0", &store.folder, &[], &[]);
     let errors = serving.errors();

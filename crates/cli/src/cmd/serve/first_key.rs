@@ -1,7 +1,7 @@
 //! `--first-key-file`: creates the first API key of a store, so that a container can accept
 //! requests from other machines as soon as it starts.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -22,18 +22,16 @@ pub(super) async fn create_if_none(journal: &Journal, file: &Path) -> Result<()>
         return Ok(());
     }
     let name = file.display();
-    if std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file() || metadata.len() > 0) {
+    let existing = std::fs::metadata(file).ok();
+    if existing.as_ref().is_some_and(|metadata| !metadata.is_file() || metadata.len() > 0) {
         return Err(Failure::Usage(format!(
             "{name} exists already, and --first-key-file does not replace a file; delete the file, \
              name another one, or create a key with `throughline keys create --role operator`"
         )));
     }
-    let removed = std::fs::remove_file(file);
-    if let Err(error) = removed
-        && error.kind() != ErrorKind::NotFound
-    {
-        let message = format!("cannot write the first API key to {name}: {error}");
-        return Err(Failure::Outside(anyhow::anyhow!(message)));
+    if existing.is_some() {
+        std::fs::remove_file(file)
+            .with_context(|| format!("cannot replace the empty file {name}"))?;
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Open the file first: a key that cannot be written to it is useless.
