@@ -146,9 +146,9 @@ async fn a_player() {
 }
 
 /// Plays a scenario once per stop. Each time, stops the run before or after a different commit and
-/// resumes it. Runs every stop with 1,000 or more property cases, otherwise one of five.
+/// resumes it. Runs every stop with 1,000 or more property cases, otherwise one of nine.
 async fn stop_at_every_commit(name: &str) {
-    let stride = (1_000 / cases(200).max(1)).clamp(1, 5);
+    let stride = (1_000 / cases(110).max(1)).clamp(1, 9);
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
     let complete = Folder::new("play");
     let store = CrashingStore::new(journal(&complete).await, CrashPoint::Never);

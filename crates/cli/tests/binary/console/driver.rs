@@ -160,9 +160,14 @@ impl Browser {
 
     /// Replaces the text of the input field that a JavaScript expression returns.
     pub(crate) fn fill(&self, field: &str, text: &str) {
+        // WebDriver's own command to clear a field sends no event, so the page can restore the
+        // text when it renders the field again.
+        const CONTROL: char = '\u{e009}';
+        const RELEASE: char = '\u{e000}';
+        const BACKSPACE: char = '\u{e003}';
         let element = self.wait(field);
-        self.act_on(&element, "clear", &json!({}));
-        self.act_on(&element, "value", &json!({ "text": text }));
+        let keys = format!("{CONTROL}a{RELEASE}{BACKSPACE}{text}");
+        self.act_on(&element, "value", &json!({ "text": keys }));
     }
 
     /// Selects a file in the upload field that a JavaScript expression returns.
