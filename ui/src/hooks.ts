@@ -74,8 +74,11 @@ export interface FetchState<T> {
   reload: () => void;
 }
 
-/** Fetches JSON, and fetches it again every `every` milliseconds while the page is visible. */
-export function useFetch<T>(path: string | null, every = 0): FetchState<T> {
+/**
+ * Fetches JSON, and fetches it again every `every` milliseconds while the page is visible. A
+ * function of the latest value must be the same function in every render.
+ */
+export function useFetch<T>(path: string | null, every: number | ((value: T | null) => number) = 0): FetchState<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: ApiError | null }>({ path: null, value: null, problem: null });
   const [times, setTimes] = useState(0);
   const text = useRef("");
@@ -84,8 +87,10 @@ export function useFetch<T>(path: string | null, every = 0): FetchState<T> {
     const stop = new AbortController();
     let timer = 0;
     const load = async () => {
+      let latest: T | null = null;
       try {
         const value = await get<T>(path, stop.signal);
+        latest = value;
         const body = JSON.stringify(value);
         // Equal data must not redraw the page.
         if (body !== text.current) setState({ path, value, problem: null });
@@ -96,7 +101,8 @@ export function useFetch<T>(path: string | null, every = 0): FetchState<T> {
         text.current = "";
         setState((before) => ({ path, value: before.path === path ? before.value : null, problem }));
       }
-      if (every) timer = window.setTimeout(() => (document.hidden ? wait() : load()), every);
+      const delay = typeof every === "number" ? every : every(latest);
+      if (delay) timer = window.setTimeout(() => (document.hidden ? wait() : load()), delay);
     };
     const wait = () => document.addEventListener("visibilitychange", load, { once: true, signal: stop.signal });
     text.current = "";

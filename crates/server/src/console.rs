@@ -64,6 +64,8 @@ fn no_archive() -> ApiError {
 
 /// Maximum number of logs that are read at once.
 const LARGEST_PAGE: u32 = 128;
+/// Number of logs that are read at once if all logs are read.
+const ALL_LOGS: u32 = 512;
 
 /// Lists the tenant's logs of one kind, newest first, starting after the query's `after`.
 struct LogList<'r> {
@@ -82,6 +84,11 @@ impl<'r> LogList<'r> {
         // A larger page would read logs that a short list does not show.
         let size = u32::try_from(row_limit(request, LOGS)).unwrap_or(0).clamp(8, LARGEST_PAGE);
         Self { request, kind, page: Vec::new().into_iter(), size, next }
+    }
+
+    /// Lists all logs of one kind, whatever the query's `after` and `limit`.
+    fn of_all(request: &'r ApiRequest<'r>, kind: LogKind) -> Self {
+        Self { request, kind, page: Vec::new().into_iter(), size: ALL_LOGS, next: None }
     }
 
     /// Reads more logs at once from now on, because many of them are not shown.

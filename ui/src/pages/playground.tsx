@@ -32,6 +32,8 @@ const isThought = (block: Block) => /thinking/.test(block.type);
 export function PlaygroundPage() {
   useTitle("Playground");
   const [model, setModel] = useParam("model");
+  // The text of the model field once the user has changed it, which may be empty.
+  const [typed, setTyped] = useState<string | null>(null);
   const models = useFetch<{ data: { id: string }[] }>("/v1/models");
   const [messages, setMessages] = useState<Message[]>([]);
   const [call, setCall] = useState("");
@@ -42,7 +44,7 @@ export function PlaygroundPage() {
   const [busy, setBusy] = useState(false);
   const view = useFetch<CallRecord>(call ? `/v1/throughline/calls/${encodeURIComponent(call)}/view` : null);
   const names = models.value?.data.map((one) => one.id) ?? [];
-  const chosen = model || names[0] || "";
+  const chosen = typed ?? (model || names[0] || "");
   const last = messages[messages.length - 1];
   const pending = last?.role === "assistant" && typeof last.content !== "string" ? last.content.filter((block) => block.type === "tool_use") : [];
 
@@ -66,6 +68,10 @@ export function PlaygroundPage() {
     }
     setBusy(false);
   };
+  const chooseModel = (name: string) => {
+    setTyped(name);
+    setModel(name);
+  };
   const restart = () => {
     setMessages([]);
     setCall("");
@@ -86,7 +92,7 @@ export function PlaygroundPage() {
         <div class="fields">
           <label>
             Model
-            <input list="models" value={chosen} onInput={(event) => setModel(event.currentTarget.value)} required />
+            <input list="models" value={chosen} onInput={(event) => chooseModel(event.currentTarget.value)} required />
             <datalist id="models">{names.map((name) => <option value={name} />)}</datalist>
           </label>
           <label class="check"><input type="checkbox" checked={drops} onChange={(event) => setDrops(event.currentTarget.checked)} /> Drop Thoughts before sending, like many clients</label>

@@ -82,6 +82,16 @@ impl Default for CallFigureCache {
 }
 
 impl CallFigureCache {
+    /// Returns the calls in a log if no record must be read for them.
+    pub(crate) fn cached(
+        &self,
+        tenant: &Tenant,
+        head: &LogHead,
+        era: ErasureEpoch,
+    ) -> Option<Arc<Vec<CallFigures>>> {
+        self.logs.cached(tenant, head, era)
+    }
+
     /// Returns the calls in a log, as of this erasure epoch. The calls that a fork shares belong to
     /// its origin.
     pub(crate) async fn get(

@@ -30,6 +30,18 @@ impl<T: Clone + Default> DerivedLogCache<T> {
         Self { logs: Mutex::default(), most }
     }
 
+    /// Returns the value of a log, as of this erasure epoch, if all its records were read.
+    pub(crate) fn cached(
+        &self,
+        tenant: &Tenant,
+        head: &LogHead,
+        era: ErasureEpoch,
+    ) -> Option<Arc<T>> {
+        let logs = lock(&self.logs);
+        let known = logs.get(&(tenant.clone(), head.log.clone()))?;
+        (known.era == era && known.read >= head.last).then(|| Arc::clone(&known.value))
+    }
+
     /// Returns the value of a log, as of this erasure epoch. `add` adds each new record to the
     /// value.
     pub(crate) async fn get(

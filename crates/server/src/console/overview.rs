@@ -11,26 +11,36 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use throughline_codec::{Transcript, Verdict, audit, codec};
-use throughline_core::{LogId, LogKind, Request, TurnId, Wire};
+use throughline_core::{LogHead, LogKind, Request, TurnId, Wire};
 use throughline_json::{Json, Name, Node, Object};
 
 use crate::api::{ApiRequest, ApiResult, CallFigures, json_response};
 use crate::console::calls::is_unanswered;
 use crate::console::time_range::TimeRange;
-use crate::console::{archive, erasure_epoch};
+use crate::console::{LogList, erasure_epoch};
 use crate::object::to_json;
 use crate::records::{RecordPages, StoreResult, seq_before_time};
 use crate::telemetry::{UsageAmount, UsageKey, usage_log};
 use throughline_replay::is_conversation;
 
-/// Maximum number of logs to read for one overview.
+/// Maximum number of logs with calls that an overview covers.
 const MAX_LOGS: usize = 50_000;
+/// Maximum number of logs to read from the store for one overview. Later overviews read the rest.
+const MAX_NEW_LOGS: usize = 4_000;
 /// Maximum number of requests to audit for one overview. Later requests audit the rest.
 const MAX_AUDITS: usize = 50;
 /// Maximum difference between the clocks of nodes that write to the usage log.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_mins(10);
-/// Number of logs per store query.
-const PAGE: u32 = 512;
+
+/// The part of the calls in the range that an overview covers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coverage {
+    All,
+    /// The newest calls. The next overview covers more of them.
+    Reading,
+    /// The calls of the newest [`MAX_LOGS`] logs.
+    Newest,
+}
 
 /// The numbers of one day, or of the whole range.
 #[derive(Default)]
@@ -56,7 +66,7 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     request.gateway.operations.meter.settle().await?;
     let mut days: BTreeMap<String, OverviewFigures> = BTreeMap::new();
     add_usage(request, range, &mut days).await?;
-    let is_complete = add_calls(request, range, &mut days).await?;
+    let coverage = add_calls(request, range, &mut days).await?;
     let mut total = OverviewFigures::default();
     for sums in days.values() {
         total.add(sums);
@@ -64,7 +74,9 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let body = throughline_json::object(|o| {
         o.maybe_string("since", range.since.map(|at| at.to_string()).as_deref());
         o.maybe_string("until", range.until.map(|at| at.to_string()).as_deref());
-        o.bool("complete", is_complete).object("total", |o| total.put(o));
+        o.bool("complete", coverage == Coverage::All);
+        o.bool("reading", coverage == Coverage::Reading);
+        o.object("total", |o| total.put(o));
         o.objects("days", &mut days, |o, (day, sums)| {
             o.string("day", day);
             sums.put(o);
@@ -110,54 +122,93 @@ async fn add_usage(
     Ok(())
 }
 
-/// Adds the numbers of the call records by day. Returns `false` if there were too many logs.
+/// Adds the numbers of the call records by day, newest first.
 async fn add_calls(
     request: &ApiRequest<'_>,
     range: TimeRange,
     days: &mut BTreeMap<String, OverviewFigures>,
-) -> ApiResult<bool> {
+) -> ApiResult<Coverage> {
     let (store, tenant) = (request.api.store(), &request.caller.tenant);
-    let era = erasure_epoch(request).await?;
-    let mut audits = 0;
-    // Answered calls are in the logs of their conversations. Each call without a reply has its own
-    // log, which belongs to a conversation or stands alone.
-    for kind in [LogKind::Thread, LogKind::Run] {
-        let (mut after, mut looked): (Option<LogId>, usize) = (None, 0);
-        'logs: loop {
-            let page = archive(request)?.logs(tenant, kind, after.as_ref(), PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.log.clone());
-            for head in &page {
-                // The logs are sorted by their last write, newest first.
-                if range.is_before(head.updated) {
-                    break 'logs;
-                }
-                let has_calls = match kind {
-                    LogKind::Thread => is_conversation(&head.log.0),
-                    LogKind::Run => is_unanswered(&head.log.0),
-                };
-                if !has_calls {
-                    continue;
-                }
-                let calls = request.api.call_figures.get(store, tenant, head, era).await?;
-                for call in calls.iter().filter(|call| range.contains(call.at)) {
-                    let sums = days.entry(day(call.at)).or_default();
-                    sums.add_call(call);
-                    let id = call.id.as_ref().filter(|_| call.restored > 0 && !call.is_failed);
-                    let Some(id) = id else { continue };
-                    match is_rejected(request, id, &mut audits).await? {
-                        Some(is_rejected) => sums.avoided += u64::from(is_rejected),
-                        None => sums.unchecked += 1,
-                    }
-                }
-                looked += 1;
-                if looked >= MAX_LOGS {
-                    return Ok(false);
-                }
+    let (figures, era) = (&request.api.call_figures, erasure_epoch(request).await?);
+    let mut logs = CallLogs::new(request).await?;
+    let (mut looked, mut new, mut audits) = (0, 0, 0);
+    while let Some(head) = logs.next().await?.filter(|head| !range.is_before(head.updated)) {
+        if looked >= MAX_LOGS {
+            return Ok(Coverage::Newest);
+        }
+        looked += 1;
+        let calls = match figures.cached(tenant, &head, era) {
+            Some(calls) => calls,
+            None if new >= MAX_NEW_LOGS => return Ok(Coverage::Reading),
+            None => {
+                new += 1;
+                figures.get(store, tenant, &head, era).await?
+            }
+        };
+        for call in calls.iter().filter(|call| range.contains(call.at)) {
+            let sums = days.entry(day(call.at)).or_default();
+            sums.add_call(call);
+            let id = call.id.as_ref().filter(|_| call.restored > 0 && !call.is_failed);
+            let Some(id) = id else { continue };
+            match is_rejected(request, id, &mut audits).await? {
+                Some(is_rejected) => sums.avoided += u64::from(is_rejected),
+                None => sums.unchecked += 1,
             }
         }
     }
-    Ok(true)
+    Ok(Coverage::All)
+}
+
+/// Lists the logs that may contain calls, newest first. Answered calls are in the logs of their
+/// conversations. Each call without a reply has its own log, which belongs to a conversation or
+/// stands alone.
+struct CallLogs<'r> {
+    threads: PeekableList<'r>,
+    runs: PeekableList<'r>,
+}
+
+impl<'r> CallLogs<'r> {
+    async fn new(request: &'r ApiRequest<'r>) -> ApiResult<Self> {
+        let [threads, runs] =
+            [LogKind::Thread, LogKind::Run].map(|kind| LogList::of_all(request, kind));
+        let [threads, runs] = [PeekableList::new(threads).await?, PeekableList::new(runs).await?];
+        Ok(Self { threads, runs })
+    }
+
+    async fn next(&mut self) -> ApiResult<Option<LogHead>> {
+        loop {
+            let is_run_newer = self.runs.updated() > self.threads.updated();
+            let newest = if is_run_newer { &mut self.runs } else { &mut self.threads };
+            let Some(head) = newest.next().await? else { return Ok(None) };
+            if is_conversation(&head.log.0) || is_unanswered(&head.log.0) {
+                return Ok(Some(head));
+            }
+        }
+    }
+}
+
+/// A list of logs whose next log is already read.
+struct PeekableList<'r> {
+    list: LogList<'r>,
+    head: Option<LogHead>,
+}
+
+impl<'r> PeekableList<'r> {
+    async fn new(mut list: LogList<'r>) -> ApiResult<Self> {
+        let head = list.next().await?;
+        Ok(Self { list, head })
+    }
+
+    /// Returns the time of the last write to the next log.
+    fn updated(&self) -> Option<Timestamp> {
+        self.head.as_ref().map(|head| head.updated)
+    }
+
+    async fn next(&mut self) -> ApiResult<Option<LogHead>> {
+        let Some(head) = self.head.take() else { return Ok(None) };
+        self.head = self.list.next().await?;
+        Ok(Some(head))
+    }
 }
 
 /// Returns whether the provider would have rejected a call's request as the client sent it; `None`

@@ -20,10 +20,14 @@ use crate::support::serving::GatewayProcess;
 /// Number of calls that one run and one conversation of several turns are added for.
 const CALLS_PER_RUN: u32 = 20;
 const CALLS_PER_THREAD: u32 = 200;
-/// Every call with a number divisible by this one fails.
+/// Every call with a number divisible by this one fails, except those for the other model.
 const FAILING: u32 = 5;
+/// Every call with a number divisible by this one is for the other model.
+const OTHER_MODEL: u32 = 7;
 /// Number of calls from which on the test also opens every page.
 const REALISTIC: u32 = 10_000;
+/// Maximum number of logs with calls that an overview covers.
+const MOST_COVERED: u32 = 50_000;
 /// Maximum number of elements on a page.
 const MOST_ELEMENTS: u64 = 2_000;
 
@@ -68,8 +72,8 @@ impl Client {
                     json!({"type": "tool_result", "tool_use_id": "none", "content": "24 °C"});
                 messages = vec![json!({"role": "user", "content": [result]})];
             }
-            let model =
-                ["sim/claude-sonnet-4-5", "sim/gpt-5.2"][usize::from(number.is_multiple_of(7))];
+            let model = ["sim/claude-sonnet-4-5", "sim/gpt-5.2"]
+                [usize::from(number.is_multiple_of(OTHER_MODEL))];
             let body = json!({"model": model, "max_tokens": 64, "messages": messages});
             let answer = self.send("POST", "/v1/messages", &body);
             if number % CALLS_PER_THREAD == 1 {
@@ -145,6 +149,7 @@ fn lists_of_many_calls_stay_small() {
     }
     figure("bytes of the first rows of calls, failed calls, runs and Threads", format!("{long:?}"));
     figure("the same with a hundredth of the calls, or with 150", format!("{short:?}"));
+    check_overview(&mut client, all);
     let Some((browser, axe)) = browser() else { return };
     check_elements(&browser, &serving);
     if all >= REALISTIC {
@@ -154,6 +159,30 @@ fn lists_of_many_calls_stay_small() {
             assert_eq!(output.code, 0, "{}", output.err);
         }
         check_pages(&browser, &serving, &mut client, &axe);
+    }
+}
+
+/// Gets the overview until it covers all calls, or the most that it can cover.
+fn check_overview(client: &mut Client, all: u32) {
+    let mut times = 0;
+    let overview = loop {
+        let body = client.send("GET", "/v1/throughline/overview", &json!(null));
+        let overview: Value = serde_json::from_slice(&body).unwrap();
+        times += 1;
+        if overview["reading"] == json!(false) {
+            break overview;
+        }
+        assert_eq!(overview["complete"], json!(false), "{overview}");
+    };
+    figure("overviews until all calls are read", times);
+    let is_covered = all <= MOST_COVERED;
+    assert_eq!(overview["complete"], json!(is_covered), "{overview}");
+    if is_covered {
+        // Conversations continue with the calls 1, 1 + CALLS_PER_THREAD, and so on.
+        let recorded = all + (all - 1).div_ceil(CALLS_PER_THREAD);
+        let failed = all.div_ceil(FAILING) - all.div_ceil(FAILING * OTHER_MODEL);
+        let total = &overview["total"];
+        assert_eq!([&total["recorded"], &total["failed"]], [&json!(recorded), &json!(failed)]);
     }
 }
 
