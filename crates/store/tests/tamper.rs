@@ -279,7 +279,7 @@ async fn every_single_change_to_an_export_is_found() {
         let tenant = Tenant::from("one");
         journal.export(&tenant, &[], redaction, &mut export, &|_| {}).await.unwrap();
         verify_export(&mut &export[..]).unwrap();
-        for case in 0..cases(1000) / 2 {
+        for case in 0..cases(500) {
             let mut dice = TestRng::new(u64::from(case));
             let (changed, description) = change::change_export(&export, &mut dice);
             let verdict = verify_export(&mut &changed[..]);
