@@ -75,8 +75,8 @@ export interface FetchState<T> {
 }
 
 /**
- * Fetches JSON, and fetches it again every `every` milliseconds while the page is visible. A
- * function of the latest value must be the same function in every render.
+ * Fetches JSON, and fetches it again every `every` milliseconds while the page is visible. `every`
+ * may be a function of the latest value (null after an error), which must not change between renders.
  */
 export function useFetch<T>(path: string | null, every: number | ((value: T | null) => number) = 0): FetchState<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: ApiError | null }>({ path: null, value: null, problem: null });

@@ -62,7 +62,7 @@ fn no_archive() -> ApiError {
     ApiError::new(501, "the console is not available: this server has no archive")
 }
 
-/// Maximum number of logs that are read at once.
+/// Maximum number of logs that are read at once for a page of a list.
 const LARGEST_PAGE: u32 = 128;
 /// Number of logs that are read at once if all logs are read.
 const ALL_LOGS: u32 = 512;

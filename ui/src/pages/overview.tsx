@@ -47,7 +47,7 @@ const USUAL = "7d";
 const DAY = 86_400_000;
 
 /** Milliseconds until the page fetches the overview again. */
-const refreshTime = (overview: Overview | null) => (overview?.reading ? 500 : 5000);
+const refreshTime = (overview: Overview | null) => (overview?.reading ? 1000 : 5000);
 
 /** Number of failed calls and of runs on the page. */
 const RECENT = 5;
@@ -106,7 +106,7 @@ function Figures({ overview, range, since }: { overview: Overview; range: string
   const saved = total.cache_saved_micro_usd / 1e6;
   return (
     <>
-      {overview.complete ? null : <p class="callout">{overview.reading ? `The server has read the newest ${count(total.recorded)} calls of this range and reads more now.` : "There are more calls than this page reads."} Errors, latencies and restored Thoughts cover only the newest ones.</p>}
+      {overview.complete ? null : <p class="callout">{overview.reading ? `Loading: ${count(total.recorded)} calls so far.` : "There are more calls than this page reads."} Errors, latencies and restored Thoughts cover only the most recently active conversations.</p>}
       <dl class="figures">
         <Figure hook="restored" name="Thoughts restored" value={count(total.restored)} tone={total.restored ? "good" : undefined} more={`in ${count(total.restored_calls)} calls whose client had dropped them`} href={list({ restored: "true" })} />
         <Figure hook="avoided" name="Rejections avoided" value={count(total.rejections_avoided)} tone={total.rejections_avoided ? "good" : undefined} more={total.rejections_unchecked ? `${count(total.rejections_unchecked)} calls not checked yet` : "requests that the provider rejects as sent"} href={list({ restored: "true" })} />

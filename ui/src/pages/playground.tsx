@@ -32,8 +32,8 @@ const isThought = (block: Block) => /thinking/.test(block.type);
 export function PlaygroundPage() {
   useTitle("Playground");
   const [model, setModel] = useParam("model");
-  // The text of the model field once the user has changed it, which may be empty.
-  const [typed, setTyped] = useState<string | null>(null);
+  // Whether the user has cleared the model field, so that it does not show the first model.
+  const [isCleared, setCleared] = useState(false);
   const models = useFetch<{ data: { id: string }[] }>("/v1/models");
   const [messages, setMessages] = useState<Message[]>([]);
   const [call, setCall] = useState("");
@@ -44,7 +44,7 @@ export function PlaygroundPage() {
   const [busy, setBusy] = useState(false);
   const view = useFetch<CallRecord>(call ? `/v1/throughline/calls/${encodeURIComponent(call)}/view` : null);
   const names = models.value?.data.map((one) => one.id) ?? [];
-  const chosen = typed ?? (model || names[0] || "");
+  const chosen = model || (isCleared ? "" : names[0] ?? "");
   const last = messages[messages.length - 1];
   const pending = last?.role === "assistant" && typeof last.content !== "string" ? last.content.filter((block) => block.type === "tool_use") : [];
 
@@ -69,7 +69,7 @@ export function PlaygroundPage() {
     setBusy(false);
   };
   const chooseModel = (name: string) => {
-    setTyped(name);
+    setCleared(!name);
     setModel(name);
   };
   const restart = () => {

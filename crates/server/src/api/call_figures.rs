@@ -13,7 +13,8 @@ use crate::api::log_cache::DerivedLogCache;
 use crate::records::StoreResult;
 use crate::sync::lock;
 
-/// Maximum number of cached logs and of cached audits.
+/// Minimum number of recently used logs that are cached, and maximum number of cached audits. It
+/// exceeds the number of logs that an overview covers.
 const MOST: usize = 65_536;
 
 /// The numbers of one call.
@@ -77,12 +78,12 @@ pub(crate) struct CallFigureCache {
 
 impl Default for CallFigureCache {
     fn default() -> Self {
-        Self { logs: DerivedLogCache::new(MOST), rejections: Mutex::default() }
+        Self { logs: DerivedLogCache::without_text(MOST), rejections: Mutex::default() }
     }
 }
 
 impl CallFigureCache {
-    /// Returns the calls in a log if no record must be read for them.
+    /// Returns the cached calls of a log; `None` if the log has unread records.
     pub(crate) fn cached(
         &self,
         tenant: &Tenant,

@@ -1,33 +1,52 @@
 //! Caches data that is computed from the records of a log. A process reads each record once. It
-//! reads a log again after any of the tenant's data was erased, because the cached data may contain
-//! erased text.
+//! reads a log again after its data was erased, because the cached data may contain erased text.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use throughline_core::{ErasureEpoch, LogHead, LogId, Record, Store, Tenant};
+use throughline_core::{ElisionReason, ErasureEpoch, LogHead, LogId, Record, Store, Tenant};
 
 use crate::records::{RecordPages, StoreResult};
 use crate::sync::lock;
 
 /// Caches a value for each log, by tenant and log.
 pub(crate) struct DerivedLogCache<T> {
-    logs: Mutex<HashMap<(Tenant, LogId), CachedLog<T>>>,
-    /// Maximum number of logs. A full cache is emptied.
+    logs: Mutex<Generations<T>>,
+    /// Whether the values contain no stored text. They are then valid until their own log changes;
+    /// other values only until any of the tenant's data is erased.
+    has_no_text: bool,
+}
+
+/// The cached logs. A log that was not used while the recent logs filled up is dropped.
+struct Generations<T> {
+    recent: HashMap<(Tenant, LogId), CachedLog<T>>,
+    older: HashMap<(Tenant, LogId), CachedLog<T>>,
+    /// Maximum number of logs in each generation.
     most: usize,
 }
 
 /// A value, and the records from which it was computed.
 struct CachedLog<T> {
-    /// Sequence number of the last record read, and the erasure epoch at that time.
+    /// Sequence number of the last record read.
     read: u64,
+    /// The erasure epoch of the tenant before the records were read.
     era: ErasureEpoch,
+    /// The size of the log and whether it was erased, which change if its content is erased.
+    bytes: u64,
+    gone: Option<ElisionReason>,
     value: Arc<T>,
 }
 
 impl<T: Clone + Default> DerivedLogCache<T> {
+    /// Creates a cache for at least the `most` last used logs.
     pub(crate) fn new(most: usize) -> Self {
-        Self { logs: Mutex::default(), most }
+        let logs = Generations { recent: HashMap::new(), older: HashMap::new(), most };
+        Self { logs: Mutex::new(logs), has_no_text: false }
+    }
+
+    /// Creates a cache whose values contain no stored text.
+    pub(crate) fn without_text(most: usize) -> Self {
+        Self { has_no_text: true, ..Self::new(most) }
     }
 
     /// Returns the value of a log, as of this erasure epoch, if all its records were read.
@@ -37,9 +56,11 @@ impl<T: Clone + Default> DerivedLogCache<T> {
         head: &LogHead,
         era: ErasureEpoch,
     ) -> Option<Arc<T>> {
-        let logs = lock(&self.logs);
+        let mut logs = lock(&self.logs);
         let known = logs.get(&(tenant.clone(), head.log.clone()))?;
-        (known.era == era && known.read >= head.last).then(|| Arc::clone(&known.value))
+        let is_unerased = known.era == era
+            || self.has_no_text && (known.bytes, known.gone) == (head.bytes, head.gone);
+        (known.read >= head.last && is_unerased).then(|| Arc::clone(&known.value))
     }
 
     /// Returns the value of a log, as of this erasure epoch. `add` adds each new record to the
@@ -52,30 +73,76 @@ impl<T: Clone + Default> DerivedLogCache<T> {
         era: ErasureEpoch,
         add: impl Fn(&mut T, &Record),
     ) -> StoreResult<Arc<T>> {
+        if let Some(value) = self.cached(tenant, head, era) {
+            return Ok(value);
+        }
         let key = (tenant.clone(), head.log.clone());
-        let known = {
-            let logs = lock(&self.logs);
-            let known = logs.get(&key).filter(|known| known.era == era);
-            known.map(|known| (known.read, Arc::clone(&known.value)))
-        };
-        let (read, mut value) = match known {
-            Some((read, value)) if read >= head.last => return Ok(value),
-            Some((read, value)) => (read, T::clone(&value)),
-            None => (0, T::default()),
-        };
+        let known = lock(&self.logs)
+            .get(&key)
+            .filter(|known| known.era == era)
+            .map(|known| (known.read, Arc::clone(&known.value)));
+        let (read, mut value) =
+            known.map_or_else(Default::default, |(read, value)| (read, T::clone(&value)));
         let mut pages = RecordPages::new(store, tenant, &head.log, read);
-        while let Some(records) = pages.next().await? {
+        while pages.after < head.last
+            && let Some(records) = pages.next().await?
+        {
             for record in &records {
                 add(&mut value, record);
             }
         }
-        let value = Arc::new(value);
-        let cached = CachedLog { read: pages.after, era, value: Arc::clone(&value) };
-        let mut all = lock(&self.logs);
-        if all.len() >= self.most {
-            all.clear();
-        }
-        all.insert(key, cached);
+        let (value, read) = (Arc::new(value), pages.after.max(head.last));
+        let (bytes, gone) = (head.bytes, head.gone);
+        let cached = CachedLog { read, era, bytes, gone, value: Arc::clone(&value) };
+        lock(&self.logs).insert(key, cached);
         Ok(value)
+    }
+}
+
+impl<T> Generations<T> {
+    fn get(&mut self, key: &(Tenant, LogId)) -> Option<&CachedLog<T>> {
+        if !self.recent.contains_key(key)
+            && let Some(known) = self.older.remove(key)
+        {
+            self.insert(key.clone(), known);
+        }
+        self.recent.get(key)
+    }
+
+    fn insert(&mut self, key: (Tenant, LogId), cached: CachedLog<T>) {
+        if self.recent.len() >= self.most && !self.recent.contains_key(&key) {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(key, cached);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cached(read: u64) -> CachedLog<()> {
+        let era = ErasureEpoch::default();
+        CachedLog { read, era, bytes: 0, gone: None, value: Arc::default() }
+    }
+
+    /// The cache keeps the last used logs and drops the others. A log never returns to an earlier
+    /// value.
+    #[test]
+    fn last_used_logs_stay_cached() {
+        let most = 2;
+        let mut logs = Generations { recent: HashMap::new(), older: HashMap::new(), most };
+        let key = |name: &str| (Tenant::from("us"), LogId::from(name));
+        let read = |logs: &mut Generations<()>, name| logs.get(&key(name)).map(|log| log.read);
+        for (name, read) in [("one", 1), ("two", 2), ("three", 3)] {
+            logs.insert(key(name), cached(read));
+        }
+        logs.insert(key("one"), cached(4));
+        assert_eq!(read(&mut logs, "one"), Some(4));
+        for name in ["four", "five"] {
+            logs.insert(key(name), cached(5));
+            assert_eq!(read(&mut logs, "one"), Some(4), "{name}");
+        }
+        assert_eq!(read(&mut logs, "two"), None);
     }
 }

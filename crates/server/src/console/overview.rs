@@ -6,27 +6,29 @@
 //! was avoided if the audit expects the provider to reject the request as the client sent it, and
 //! the call succeeded with restored Thoughts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use throughline_codec::{Transcript, Verdict, audit, codec};
-use throughline_core::{LogHead, LogKind, Request, TurnId, Wire};
+use throughline_core::{LogHead, LogId, LogKind, Request, TurnId, Wire};
 use throughline_json::{Json, Name, Node, Object};
 
 use crate::api::{ApiRequest, ApiResult, CallFigures, json_response};
-use crate::console::calls::is_unanswered;
 use crate::console::time_range::TimeRange;
 use crate::console::{LogList, erasure_epoch};
 use crate::object::to_json;
 use crate::records::{RecordPages, StoreResult, seq_before_time};
 use crate::telemetry::{UsageAmount, UsageKey, usage_log};
 use throughline_replay::is_conversation;
+use tokio::time::Instant;
 
 /// Maximum number of logs with calls that an overview covers.
 const MAX_LOGS: usize = 50_000;
-/// Maximum number of logs to read from the store for one overview. Later overviews read the rest.
-const MAX_NEW_LOGS: usize = 4_000;
+/// Time after which an overview reads no further logs from the store, and audits no further
+/// requests. Later overviews continue.
+const READ_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of requests to audit for one overview. Later requests audit the rest.
 const MAX_AUDITS: usize = 50;
 /// Maximum difference between the clocks of nodes that write to the usage log.
@@ -36,9 +38,9 @@ const CLOCK_SLACK: SignedDuration = SignedDuration::from_mins(10);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Coverage {
     All,
-    /// The newest calls. The next overview covers more of them.
+    /// The calls of the most recently written logs. The next overview covers more of them.
     Reading,
-    /// The calls of the newest [`MAX_LOGS`] logs.
+    /// The calls of the [`MAX_LOGS`] most recently written logs.
     Newest,
 }
 
@@ -122,7 +124,7 @@ async fn add_usage(
     Ok(())
 }
 
-/// Adds the numbers of the call records by day, newest first.
+/// Adds the numbers of the call records by day, starting with the most recently written logs.
 async fn add_calls(
     request: &ApiRequest<'_>,
     range: TimeRange,
@@ -131,7 +133,7 @@ async fn add_calls(
     let (store, tenant) = (request.api.store(), &request.caller.tenant);
     let (figures, era) = (&request.api.call_figures, erasure_epoch(request).await?);
     let mut logs = CallLogs::new(request).await?;
-    let (mut looked, mut new, mut audits) = (0, 0, 0);
+    let (mut looked, mut new, mut audits) = (0, 0, AuditAllowance::new());
     while let Some(head) = logs.next().await?.filter(|head| !range.is_before(head.updated)) {
         if looked >= MAX_LOGS {
             return Ok(Coverage::Newest);
@@ -139,7 +141,8 @@ async fn add_calls(
         looked += 1;
         let calls = match figures.cached(tenant, &head, era) {
             Some(calls) => calls,
-            None if new >= MAX_NEW_LOGS => return Ok(Coverage::Reading),
+            // Each overview reads at least one log, so that later overviews cover more.
+            None if new > 0 && audits.is_late() => return Ok(Coverage::Reading),
             None => {
                 new += 1;
                 figures.get(store, tenant, &head, era).await?
@@ -159,12 +162,38 @@ async fn add_calls(
     Ok(Coverage::All)
 }
 
-/// Lists the logs that may contain calls, newest first. Answered calls are in the logs of their
-/// conversations. Each call without a reply has its own log, which belongs to a conversation or
-/// stands alone.
+/// Limits the audits of one overview, in number and time.
+struct AuditAllowance {
+    start: Instant,
+    used: usize,
+}
+
+impl AuditAllowance {
+    fn new() -> Self {
+        Self { start: Instant::now(), used: 0 }
+    }
+
+    fn is_late(&self) -> bool {
+        self.start.elapsed() >= READ_TIME
+    }
+
+    /// Returns whether one more request may be audited.
+    fn take(&mut self) -> bool {
+        let is_left = self.used == 0 || (self.used < MAX_AUDITS && !self.is_late());
+        self.used += usize::from(is_left);
+        is_left
+    }
+}
+
+/// Lists the logs that may contain calls, most recently written first. Answered calls are in the
+/// logs of their conversations. Each call without a reply has its own log, which belongs to a
+/// conversation or stands alone.
 struct CallLogs<'r> {
     threads: PeekableList<'r>,
     runs: PeekableList<'r>,
+    /// The logs listed so far. A log that is written while the logs are listed could be listed
+    /// again.
+    listed: HashSet<LogId>,
 }
 
 impl<'r> CallLogs<'r> {
@@ -172,7 +201,7 @@ impl<'r> CallLogs<'r> {
         let [threads, runs] =
             [LogKind::Thread, LogKind::Run].map(|kind| LogList::of_all(request, kind));
         let [threads, runs] = [PeekableList::new(threads).await?, PeekableList::new(runs).await?];
-        Ok(Self { threads, runs })
+        Ok(Self { threads, runs, listed: HashSet::new() })
     }
 
     async fn next(&mut self) -> ApiResult<Option<LogHead>> {
@@ -180,7 +209,7 @@ impl<'r> CallLogs<'r> {
             let is_run_newer = self.runs.updated() > self.threads.updated();
             let newest = if is_run_newer { &mut self.runs } else { &mut self.threads };
             let Some(head) = newest.next().await? else { return Ok(None) };
-            if is_conversation(&head.log.0) || is_unanswered(&head.log.0) {
+            if is_conversation(&head.log.0) && self.listed.insert(head.log.clone()) {
                 return Ok(Some(head));
             }
         }
@@ -216,16 +245,15 @@ impl<'r> PeekableList<'r> {
 async fn is_rejected(
     request: &ApiRequest<'_>,
     id: &TurnId,
-    audits: &mut usize,
+    audits: &mut AuditAllowance,
 ) -> ApiResult<Option<bool>> {
     let (facts, tenant) = (&request.api.call_figures, &request.caller.tenant);
     if let Some(known) = facts.rejection(tenant, id) {
         return Ok(Some(known));
     }
-    if *audits >= MAX_AUDITS {
+    if !audits.take() {
         return Ok(None);
     }
-    *audits += 1;
     let found = request.gateway.replay.calls().find(tenant, id).await?;
     let bodies = found.and_then(|found| Some((found.account, found.texts.ok()?.received)));
     let rejected = match bodies {

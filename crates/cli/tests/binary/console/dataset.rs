@@ -164,11 +164,14 @@ fn lists_of_many_calls_stay_small() {
 
 /// Gets the overview until it covers all calls, or the most that it can cover.
 fn check_overview(client: &mut Client, all: u32) {
-    let mut times = 0;
+    let (mut times, mut covered) = (0, None);
     let overview = loop {
         let body = client.send("GET", "/v1/throughline/overview", &json!(null));
         let overview: Value = serde_json::from_slice(&body).unwrap();
         times += 1;
+        let recorded = overview["total"]["recorded"].as_u64();
+        assert!(recorded > covered, "overview {times} covers no more calls: {overview}");
+        covered = recorded;
         if overview["reading"] == json!(false) {
             break overview;
         }
@@ -177,6 +180,7 @@ fn check_overview(client: &mut Client, all: u32) {
     figure("overviews until all calls are read", times);
     let is_covered = all <= MOST_COVERED;
     assert_eq!(overview["complete"], json!(is_covered), "{overview}");
+    assert_ne!(overview["total"]["failed"], json!(0), "{overview}");
     if is_covered {
         // Conversations continue with the calls 1, 1 + CALLS_PER_THREAD, and so on.
         let recorded = all + (all - 1).div_ceil(CALLS_PER_THREAD);
