@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Rules) -> Result<()> {
     if options.markdown {
         let page = match (&options.wire, wires.first()) {
             (Some(_), Some(rules)) => page::wire(rules, catalog),
-            (Some(_) | None, _) => page::questions(&wires),
+            (Some(_) | None, _) => page::questions(&wires, catalog),
         };
         return text::write_out(page.as_bytes());
     }

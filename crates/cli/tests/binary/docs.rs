@@ -370,15 +370,25 @@ impl SnippetFolder {
     }
 
     fn run_program(&self, location: &str, program: &Path, file: &Path) {
-        // A program that asks a person before it runs a tool reads the answer.
-        let answers = self.store.file("answers");
-        std::fs::write(&answers, "y\n").unwrap();
-        let answers = std::fs::File::open(answers).unwrap();
-        let output = self.command(program).arg(file).stdin(answers).output().unwrap();
-        assert_success(location, &output);
-        if location.starts_with(AGENT_PROGRAMS) {
-            let answer = String::from_utf8_lossy(&output.stdout);
-            assert!(answer.contains("It is sunny in"), "{location}: no tool result in: {answer}");
+        let source = std::fs::read_to_string(file).unwrap();
+        let mut decisions = vec![("y", "It is sunny in")];
+        // A program that asks a person before it runs a tool also runs with a rejection.
+        if source.contains("input(") {
+            decisions.push(("n", "A person rejected this call."));
+        }
+        for (decision, result) in decisions {
+            let answers = self.store.file("answers");
+            std::fs::write(&answers, format!("{decision}\n")).unwrap();
+            let answers = std::fs::File::open(answers).unwrap();
+            let output = self.command(program).arg(file).stdin(answers).output().unwrap();
+            assert_success(location, &output);
+            if location.starts_with(AGENT_PROGRAMS) {
+                let reply = String::from_utf8_lossy(&output.stdout);
+                assert!(
+                    reply.contains(result),
+                    "{location}: no tool result {result:?} in: {reply}"
+                );
+            }
         }
     }
 

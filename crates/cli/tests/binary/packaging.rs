@@ -187,7 +187,7 @@ fn chart_image_and_unit_agree() {
         format!("runAsGroup: {group}"),
         format!("containerPort: {}", instruction("EXPOSE")),
         "path: /healthz".to_owned(),
-        "path: /readyz".to_owned(),
+        "path: {{ .Values.readinessPath }}".to_owned(),
     ] {
         assert!(workload.contains(&expected), "{expected} is not in {workload}");
     }

@@ -130,15 +130,6 @@ fn behaviour(rule: &Rule, rows: &RequestCatalog) -> String {
                 .to_owned(),
         );
     }
-    if rule.breach.is_some() && rule.severity == Severity::Refuse {
-        entries.push(
-            "If a client still gets this error, check that the response has the header \
-             `x-throughline-call`. Without it, the request did not pass through the gateway. With \
-             it, open the call in the console, which shows the findings and what the gateway \
-             restored."
-                .to_owned(),
-        );
-    }
     entries.push(match (rule.severity, fixes_rejections) {
         (Severity::Refuse, true) => {
             "With `replay = \"repair\"`, the default, the gateway makes the same repair before it \
@@ -158,6 +149,15 @@ fn behaviour(rule: &Rule, rows: &RequestCatalog) -> String {
         entries.push(
             "With `replay = \"enforce\"`, the gateway returns status 400 with the rule id instead \
              of sending the request."
+                .to_owned(),
+        );
+    }
+    if rule.breach.is_some() && rule.severity == Severity::Refuse {
+        entries.push(
+            "If a client still gets this error, check that the response has the header \
+             `x-throughline-call`. Without it, the request did not pass through the gateway. With \
+             it, open the call in the console, which shows the findings and what the gateway \
+             restored."
                 .to_owned(),
         );
     }
