@@ -177,6 +177,10 @@ impl Deployment {
         tokio::time::sleep(size.think).await;
 
         let mut stages = vec![self.run_stage(load, LoadStage::Steady, size.steady).await?];
+        load.set_sticky(true);
+        while load.is_switching() {
+            tokio::time::sleep(POLL).await;
+        }
         self.control(Cluster::crash).await?;
         load.set_down(true);
         stages.push(self.run_stage(load, LoadStage::Outage, size.outage).await?);
@@ -187,6 +191,7 @@ impl Deployment {
         while self.count_ready().await? < self.gateways.len() {
             tokio::time::sleep(POLL).await;
         }
+        load.set_sticky(false);
         let ready = resumed.elapsed();
         stages.push(self.run_stage(load, LoadStage::Recovered, size.recovered).await?);
 

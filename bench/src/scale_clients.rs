@@ -81,21 +81,33 @@ pub(crate) enum StoreProbe {
     Budget,
     /// A model call with a key that no node has confirmed, sent only during the outage.
     UnconfirmedKey,
+    /// A model call with a Seal that no node has issued, sent only during the outage.
+    UnknownSeal,
     /// The record of a call.
     CallRecord,
 }
 
 impl StoreProbe {
-    pub(crate) const ALL: [Self; 3] = [Self::Budget, Self::UnconfirmedKey, Self::CallRecord];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Budget, Self::UnconfirmedKey, Self::UnknownSeal, Self::CallRecord];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Budget => "key with a budget",
             Self::UnconfirmedKey => "unconfirmed key",
+            Self::UnknownSeal => "unknown Seal",
             Self::CallRecord => "record of a call",
         }
     }
+
+    /// Returns whether the request is sent only during the outage.
+    fn is_only_in_outage(self) -> bool {
+        matches!(self, Self::UnconfirmedKey | Self::UnknownSeal)
+    }
 }
+
+/// A request with a Seal that no node has issued.
+const UNKNOWN_SEAL: &str = r#"{"model":"claude-probed","max_tokens":1024,"messages":[{"role":"user","content":"Hello"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"EqoBCkgIARABGAIiQLw7issuedElsewhere"},{"type":"text","text":"Hello"}]},{"role":"user","content":"More"}]}"#;
 
 /// Responses to requests that need the store.
 #[derive(Default)]
@@ -122,6 +134,10 @@ pub(crate) struct ScaleLoad {
     stage: AtomicUsize,
     /// Whether PostgreSQL is stopped. The outage stage is longer, because it ends after the start.
     is_down: AtomicBool,
+    /// Whether each conversation stays at the gateway of its last turn.
+    is_sticky: AtomicBool,
+    /// Number of turns in progress at another gateway than that of the turn before.
+    switching: AtomicUsize,
     is_ending: AtomicBool,
     pub(crate) tallies: [LoadTally; LoadStage::ALL.len()],
     pub(crate) probes: [ProbeTally; StoreProbe::ALL.len()],
@@ -138,6 +154,8 @@ impl ScaleLoad {
             keys,
             stage: AtomicUsize::default(),
             is_down: AtomicBool::default(),
+            is_sticky: AtomicBool::default(),
+            switching: AtomicUsize::default(),
             is_ending: AtomicBool::default(),
             tallies: Default::default(),
             probes: Default::default(),
@@ -153,6 +171,17 @@ impl ScaleLoad {
 
     pub(crate) fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// Sets whether each conversation stays at the gateway of its last turn. During an outage, only
+    /// this gateway knows who issued the Seals of the conversation.
+    pub(crate) fn set_sticky(&self, is_sticky: bool) {
+        self.is_sticky.store(is_sticky, Ordering::SeqCst);
+    }
+
+    /// Whether a turn is in progress at another gateway than that of the turn before.
+    pub(crate) fn is_switching(&self) -> bool {
+        self.switching.load(Ordering::SeqCst) > 0
     }
 
     /// Sets whether each client stops after its current request or stream.
@@ -234,7 +263,7 @@ impl ScaleLoad {
     }
 
     /// Runs conversations until the load ends. Each client waits for `think` between two turns, and
-    /// sends the turns of a conversation to the nodes in turn.
+    /// sends the turns of a conversation to the nodes in turn, unless they are sticky.
     pub(crate) fn run_conversations(
         self: &Arc<Self>,
         count: usize,
@@ -263,14 +292,25 @@ impl ScaleLoad {
         loop {
             let mut conversation =
                 Conversation::new(Dialect::Messages, Model::Short, Size::Small, false);
+            let mut last = number % connections.len();
             for turn in 0..TURNS {
                 if self.is_ending() {
                     return Ok(());
                 }
-                let at = (number + turn) % connections.len();
+                self.switching.fetch_add(1, Ordering::SeqCst);
+                let stays = self.is_sticky.load(Ordering::SeqCst);
+                let at = if stays { last } else { (number + turn) % connections.len() };
+                if at == last {
+                    self.switching.fetch_sub(1, Ordering::SeqCst);
+                }
                 let connection = connections.get_mut(at).context("no gateway was started")?;
                 let mut sample = Sample::default();
-                connection.take_turn(&mut conversation, &mut sample).await?;
+                let taken = connection.take_turn(&mut conversation, &mut sample).await;
+                if at != last {
+                    self.switching.fetch_sub(1, Ordering::SeqCst);
+                }
+                taken?;
+                last = at;
                 let tally = self.current();
                 tally.turns.fetch_add(1, Ordering::SeqCst);
                 lock(&tally.sample).merge(sample);
@@ -288,7 +328,7 @@ impl ScaleLoad {
             running.spawn(async move {
                 while !load.is_ending() {
                     let was_down = load.is_down.load(Ordering::SeqCst);
-                    if was_down || probe != StoreProbe::UnconfirmedKey {
+                    if was_down || !probe.is_only_in_outage() {
                         let status = load.send_probe(probe, address).await;
                         let is_down = was_down && load.is_down.load(Ordering::SeqCst);
                         load.record_probe(probe, &status, is_down);
@@ -309,7 +349,7 @@ impl ScaleLoad {
         let key = match probe {
             StoreProbe::Budget => &self.keys.budget,
             StoreProbe::UnconfirmedKey => &self.keys.unconfirmed,
-            StoreProbe::CallRecord => &self.keys.plain,
+            StoreProbe::UnknownSeal | StoreProbe::CallRecord => &self.keys.plain,
         };
         let mut connection = Connection::open_with_key(address, key).await?;
         let response = match probe {
@@ -317,6 +357,9 @@ impl ScaleLoad {
                 let conversation =
                     Conversation::new(Dialect::Messages, Model::Probed, Size::Small, false);
                 connection.post(conversation.path(), conversation.request(false)).await?
+            }
+            StoreProbe::UnknownSeal => {
+                connection.post("/v1/messages", Bytes::from_static(UNKNOWN_SEAL.as_bytes())).await?
             }
             StoreProbe::CallRecord => connection.get_response("/v1/throughline/calls/none").await?,
         };
@@ -331,10 +374,11 @@ impl ScaleLoad {
         result: &anyhow::Result<(StatusCode, bool)>,
         is_down: bool,
     ) {
-        let [budget, unconfirmed, record] = &self.probes;
+        let [budget, unconfirmed, seal, record] = &self.probes;
         let tally = match probe {
             StoreProbe::Budget => budget,
             StoreProbe::UnconfirmedKey => unconfirmed,
+            StoreProbe::UnknownSeal => seal,
             StoreProbe::CallRecord => record,
         };
         match result {

@@ -17,6 +17,7 @@
 //! | `plain.rs` | whether dropped reasoning without a Seal is restored |
 //! | `unmask.rs` | detection of thoughts that a client sends back as text |
 //! | `splice.rs` | replacement of a client's Items by captured ones |
+//! | `issuers.rs` | cache of the issuers of recent reasoning, for outages of the store |
 //! | `ownership.rs` | which tenant received which provider-held object |
 //! | `vault.rs` | a view of the Vault for one search |
 //! | `turn_cache.rs` | cache of captured turns |
@@ -27,6 +28,7 @@ mod chain_cache;
 mod compare;
 mod continuation;
 mod expand;
+mod issuers;
 mod named_ids;
 mod ownership;
 mod plain;
@@ -56,6 +58,7 @@ use crate::engine::capture::{PreparedTurn, TurnKeys};
 pub use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::chain_cache::ChainCache;
 pub use crate::engine::expand::{CompactedInput, Expansion};
+use crate::engine::issuers::IssuerCache;
 pub use crate::engine::request::{ReplayError, RestoredRequest};
 use crate::engine::step::Predecessor;
 use crate::engine::turn_cache::{Captured, TurnCache};
@@ -70,6 +73,7 @@ pub struct Replay {
     claims: Claims,
     chains: ChainCache,
     turns: TurnCache,
+    issuers: IssuerCache,
     calls: CallLog,
     /// Caches object ids whose owner is known.
     owned: OwnedIds,
@@ -82,7 +86,8 @@ impl Replay {
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
         let calls = CallLog::new(Arc::clone(&store));
         let (chains, turns) = (ChainCache::default(), TurnCache::default());
-        Self { store, claims, chains, turns, calls, owned: OwnedIds::default(), pending: None }
+        let (issuers, owned) = (IssuerCache::default(), OwnedIds::default());
+        Self { store, claims, chains, turns, issuers, calls, owned, pending: None }
     }
 
     /// Enables write-behind: the reply is sent before its turn is stored. If the process exits
@@ -168,6 +173,8 @@ impl Replay {
         turn: &Turn<'_>,
         marks: TurnKeys,
     ) -> Result<Option<TurnId>, StoreError> {
+        // The client can return the reply's reasoning even if the store does not accept the turn.
+        self.issuers.add(tenant, &turn.reply.items);
         let prepared = Stage::Capture.run(|| PreparedTurn::new(turn, marks));
         let capturing = Stage::Capture.run_async(capture::capture(self, tenant, &prepared));
         let Some(stored) = capturing.await? else {
@@ -210,6 +217,20 @@ impl Replay {
         call: &Call,
     ) -> Result<Option<Arc<Origin>>, StoreError> {
         restore::last_origin(self, tenant, end_user, call).await
+    }
+
+    /// Sets the issuers of the reasoning in a Call without reading the store. Encoding then omits
+    /// the reasoning of other endpoints. Returns `false` if this process does not know the issuer
+    /// of all reasoning, or if the target cannot read a compaction item; the Call must then not be
+    /// sent.
+    pub fn set_known_issuers(&self, tenant: &Tenant, call: &mut Call) -> bool {
+        self.issuers.set_issuers(tenant, call)
+    }
+
+    /// Returns the issuer of the last reasoning in a Call without reading the store; `None` if this
+    /// process does not know it.
+    pub fn last_known_origin(&self, tenant: &Tenant, call: &Call) -> Option<Arc<Origin>> {
+        self.issuers.last_origin(tenant, call)
     }
 
     /// Replaces the compaction items in a Call with the summaries that they stand for.

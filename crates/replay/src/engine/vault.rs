@@ -124,6 +124,7 @@ impl<'r> VaultSearch<'r> {
             None => match self.read(turn).await? {
                 Ok(captured) => {
                     let captured = Arc::new(captured);
+                    self.replay.issuers.add(self.tenant, &captured.items);
                     // The lookup in this epoch preceded the read, so an erasure after the lookup
                     // changes the epoch.
                     self.replay.turns.insert(self.tenant, turn, &captured, self.era());

@@ -126,7 +126,7 @@ impl Exchange<'_> {
     }
 
     /// Returns the start of the conversation, and the account that answered last. While the store
-    /// cannot be read, the account is unknown.
+    /// cannot be read, the account is known only if this process cached it.
     async fn conversation_account(
         &self,
         accounts: &[RouteTarget],
@@ -155,17 +155,20 @@ impl Exchange<'_> {
         };
         let start = conversation_start(&tenant, end_user, Some(&call));
         let is_continued = call.items.iter().any(|item| item.role == Role::Assistant);
-        let is_readable =
-            self.gateway.mode != ReplayMode::Off && !self.gateway.operations.is_read_failing();
+        let (replay, operations) = (&self.gateway.replay, &self.gateway.operations);
         let mut origin = None;
-        if is_continued && is_readable {
-            let replay = &self.gateway.replay;
-            let finding = replay.last_origin(&tenant, end_user, &call);
-            let found = timeout(ACCOUNT_TIMEOUT, finding).await;
-            let found = found.unwrap_or_else(|_| Err(store_timeout()));
-            // While reads fail, `prepare` does not wait for the store again.
-            self.gateway.operations.record_cached_read(found.as_ref().err());
-            origin = found.ok().flatten();
+        if is_continued && self.gateway.mode != ReplayMode::Off {
+            let found = if operations.is_read_failing() {
+                Err(store_timeout())
+            } else {
+                let finding = replay.last_origin(&tenant, end_user, &call);
+                let found = timeout(ACCOUNT_TIMEOUT, finding).await;
+                let found = found.unwrap_or_else(|_| Err(store_timeout()));
+                // While reads fail, `prepare` does not wait for the store again.
+                operations.record_cached_read(found.as_ref().err());
+                found
+            };
+            origin = found.unwrap_or_else(|_| replay.last_known_origin(&tenant, &call));
         }
         let current = origin.as_ref().and_then(|origin| index_of(&origin.account));
         let has_seals = call.items.iter().any(|item| !item.seals.is_empty());

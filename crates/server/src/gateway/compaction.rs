@@ -233,8 +233,8 @@ impl Exchange<'_> {
     }
 
     /// Returns the request that another provider's compaction item stands for; `None` if the target
-    /// issued the item, or if the item was not captured for this caller. While the store fails, an
-    /// item that a target of the caller's wire may be able to read is forwarded.
+    /// issued the item, or if the item was not captured for this caller. While the store fails,
+    /// [`Exchange::encode_unrestored`] checks an item for a target of the caller's wire.
     async fn foreign_input(
         &self,
         seal: &[u8],

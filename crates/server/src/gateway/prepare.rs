@@ -275,7 +275,8 @@ impl Exchange<'_> {
         };
         match found {
             Err(problem) if problem.is_of_store && may_pass => {
-                Ok((Box::pin(self.encode_unrestored(to, request, reached)).await?, true))
+                let encoded = Box::pin(self.encode_unrestored(to, request, reached)).await?;
+                Ok((encoded.ok_or(problem)?, true))
             }
             found => Ok((found?, false)),
         }
@@ -327,15 +328,21 @@ impl Exchange<'_> {
         }
     }
 
-    /// Prepares the request as received, because the store cannot be read. The reply is still
+    /// Prepares the request as received, because the store cannot be read. Returns `None` if the
+    /// request contains reasoning whose issuer is not known without the store. The reply is still
     /// captured if the store has recovered when the reply ends.
     async fn encode_unrestored(
         &self,
         to: &dyn Codec,
         request: &Request,
         reached: &RouteTarget,
-    ) -> GatewayResult<RestoredRequest> {
+    ) -> GatewayResult<Option<RestoredRequest>> {
         let DecodedRequest { mut call, tenant, .. } = self.decode(request, reached)?;
+        // In the mode `observe`, the target of the caller's wire receives all Seals.
+        let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
+        if !passes && !self.gateway.replay.set_known_issuers(&tenant, &mut call) {
+            return Ok(None);
+        }
         // The request contains no Claims, so this does not read from the store.
         let expansion = self.expand_compactions(&mut call, &tenant).await?;
         let conversation = Conversation::of(&call, &tenant, self.end_user.as_deref());
@@ -344,7 +351,7 @@ impl Exchange<'_> {
         let issued = CapturedSeals::default();
         let loses_content = loses_content(&call, &encoded);
         let replayed = Some(ReplayContext { conversation, findings: Vec::new(), issued });
-        Ok(RestoredRequest { encoded, replayed, loses_content, appended: None })
+        Ok(Some(RestoredRequest { encoded, replayed, loses_content, appended: None }))
     }
 
     /// Returns the target of a request and the tenant that owns the conversation. A gateway key

@@ -26,8 +26,8 @@ pub(crate) struct OutageGateway {
     _folder: Folder,
 }
 
-/// A keyring that reads from the store, in which `tl_one`, `tl_two`, `tl_budget` and all keys that
-/// start with `tl_new_` exist.
+/// A keyring that reads from the store, in which `tl_one`, `tl_two`, `tl_budget`, all keys that
+/// start with `tl_new_` and, in another tenant, `tl_other_tenant` exist.
 struct StoredKeys {
     outage: Arc<Outage>,
     is_revoked: Arc<AtomicBool>,
@@ -37,14 +37,23 @@ struct StoredKeys {
 /// A message that makes the provider cut its stream.
 const CUT: &str = "Cut the stream";
 
+/// A message to which the provider responds with a thinking block and this signature.
+const THINK: &str = "Think first";
+const SIGNATURE: &str = "EqoBCkgIARABGAIiQLw7issuedByTheFirstProvider";
+
+/// A message to which the provider responds with a compaction item that has this content.
+const COMPACT: &str = "Compact this";
+const COMPACTION: &str = "gAAAAABissuedByTheProvider";
+
 impl Keyring for StoredKeys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         Box::pin(async move {
             self.outage.read()?;
             let limits = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
+            let tenant = if key == Some("tl_other_tenant") { "other" } else { "acme" };
             let admission = |allowance| Admission::Key {
                 role: None,
-                tenant: Tenant::from("acme"),
+                tenant: Tenant::from(tenant),
                 id: key.unwrap_or_default().into(),
                 models: Vec::new(),
                 allowance,
@@ -52,7 +61,7 @@ impl Keyring for StoredKeys {
             Ok(match key {
                 _ if self.is_open => Admission::Open,
                 Some("tl_one") if self.is_revoked.load(Ordering::SeqCst) => Admission::Refused,
-                Some("tl_one" | "tl_two") => admission(Allowance::default()),
+                Some("tl_one" | "tl_two" | "tl_other_tenant") => admission(Allowance::default()),
                 Some("tl_budget") => admission(limits),
                 Some(key) if key.starts_with("tl_new_") => admission(Allowance::default()),
                 Some(_) | None => Admission::Refused,
@@ -130,6 +139,19 @@ impl OutageGateway {
 
 /// Returns the provider's response to a request.
 fn answer_to(request: &str) -> String {
+    if request.contains(THINK) {
+        let thinking = format!(
+            r#""content":[{{"type":"thinking","thinking":"Hm","signature":"{SIGNATURE}"}},"#
+        );
+        let answer = ANSWER.replace(r#""content":["#, &thinking);
+        return http_response("200 OK", "application/json", &answer);
+    }
+    if request.contains(COMPACT) {
+        let answer = format!(
+            r#"{{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5.2","output":[{{"type":"compaction","id":"cmp_1","encrypted_content":"{COMPACTION}"}}],"usage":{{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}}"#
+        );
+        return http_response("200 OK", "application/json", &answer);
+    }
     if !request.contains(r#""stream":true"#) {
         return http_response("200 OK", "application/json", ANSWER);
     }
@@ -231,21 +253,94 @@ async fn continuation_token_is_not_forwarded_during_an_outage() {
     fixture.gateway.close().await;
 }
 
-/// A target of the caller's wire may be able to read a compaction item, so the item is forwarded.
-/// Any other target needs the conversation that the item stands for.
+/// During an outage, the gateway forwards a compaction item only to the provider that issued it to
+/// this tenant. Any other target needs the conversation that the item stands for.
 #[tokio::test(flavor = "multi_thread")]
-async fn native_compaction_is_forwarded_during_an_outage() {
+async fn compaction_reaches_only_its_issuer_during_an_outage() {
     let fixture = OutageGateway::open(StorePolicy::default(), true).await;
-    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    let compact = format!(r#"{{"model":"gpt-5.2","input":"{COMPACT}"}}"#);
+    assert_eq!(fixture.gateway.send("/v1/responses", "", &compact).await.status, 200);
     fixture.outage.set(true, true);
-    let input = r#"[{"type":"compaction","id":"cmp_1","encrypted_content":"gAAAAAB"},{"role":"user","content":"On"}]"#;
-    for (model, status, calls) in [("gpt-5.2", 200, 2), ("claude-sonnet-4-5", 503, 2)] {
-        let body = format!(r#"{{"model":"{model}","input":{input}}}"#);
+    let cases = [
+        ("gpt-5.2", COMPACTION, 200),
+        ("gpt-5.2", "gAAAAABissuedToAnotherCaller", 503),
+        ("claude-sonnet-4-5", COMPACTION, 503),
+    ];
+    for (model, content, status) in cases {
+        let calls = fixture.call_count();
+        let body = format!(
+            r#"{{"model":"{model}","input":[{{"type":"compaction","id":"cmp_1","encrypted_content":"{content}"}},{{"role":"user","content":"On"}}]}}"#
+        );
         let response = fixture.gateway.send("/v1/responses", "", &body).await;
-        assert_eq!((response.status, fixture.call_count()), (status, calls), "{response:?}");
+        assert_eq!(response.status, status, "{model}, {content}: {response:?}");
+        assert_eq!(fixture.call_count() - calls, usize::from(status == 200), "{model}, {content}");
     }
     let lines = fixture.gateway.lines.of("store");
     assert!(lines.iter().any(|line| line.contains("read failed")), "{lines:?}");
+    fixture.gateway.close().await;
+}
+
+/// Returns a conversation whose first reply contains this thinking block.
+fn with_thinking(model: &str, thinking: &str) -> String {
+    format!(
+        r#"{{"model":"{model}","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":[{thinking},{{"type":"text","text":"Hello"}}]}},{{"role":"user","content":"More"}}]}}"#
+    )
+}
+
+/// During an outage, the gateway forwards a Seal only to the provider that issued it to this
+/// tenant. Another provider of the same wire does not receive it. A Seal whose issuer only the
+/// store knows is not forwarded at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn seal_reaches_only_its_issuer_during_an_outage() {
+    let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    fixture.outage.set(true, true);
+    let ask = format!(
+        r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"{THINK}"}}]}}"#
+    );
+    let response = fixture.send_as("tl_any", &ask).await;
+    assert!(response.status == 200 && response.body.contains(SIGNATURE), "{response:?}");
+    let issued = format!(r#"{{"type":"thinking","thinking":"Hm","signature":"{SIGNATURE}"}}"#);
+    let unknown = issued.replace(SIGNATURE, "EqoBCkgIARABGAIiQLw7issuedBeforeTheStart");
+    let unsigned = r#"{"type":"thinking","thinking":"of another model"}"#;
+    let cases = [
+        ("claude-sonnet-4-5", issued.as_str(), 200, true),
+        ("deepseek-v4-flash", &issued, 200, false),
+        ("claude-sonnet-4-5", &unknown, 503, false),
+        ("deepseek-v4-flash", unsigned, 503, false),
+    ];
+    for (model, thinking, status, is_sent) in cases {
+        let calls = fixture.call_count();
+        let response = fixture.send_as("tl_any", &with_thinking(model, thinking)).await;
+        assert_eq!(response.status, status, "{model}, {thinking}: {response:?}");
+        let requests = fixture.requests();
+        assert_eq!(requests.len() - calls, usize::from(status == 200), "{model}, {thinking}");
+        if status == 200 {
+            let has_seal = requests.last().unwrap().contains(SIGNATURE);
+            assert_eq!(has_seal, is_sent, "{model}: {}", requests.last().unwrap());
+        } else {
+            assert!(response.head.contains("retry-after: 5"), "{}", response.head);
+        }
+    }
+    fixture.gateway.close().await;
+}
+
+/// A Seal that was issued to another tenant is not forwarded during an outage.
+#[tokio::test(flavor = "multi_thread")]
+async fn seal_of_another_tenant_is_not_forwarded_during_an_outage() {
+    let fixture = OutageGateway::open(StorePolicy::default(), false).await;
+    assert_eq!(fixture.send_as("tl_other_tenant", &hello()).await.status, 200);
+    let ask = format!(
+        r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"{THINK}"}}]}}"#
+    );
+    assert_eq!(fixture.send_as("tl_one", &ask).await.status, 200);
+    fixture.outage.set(true, true);
+    let issued = format!(r#"{{"type":"thinking","thinking":"Hm","signature":"{SIGNATURE}"}}"#);
+    let body = with_thinking("claude-sonnet-4-5", &issued);
+    for (key, status) in [("tl_one", 200), ("tl_other_tenant", 503)] {
+        let response = fixture.send_as(key, &body).await;
+        assert_eq!(response.status, status, "{key}: {response:?}");
+    }
     fixture.gateway.close().await;
 }
 

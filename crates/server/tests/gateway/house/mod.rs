@@ -221,8 +221,13 @@ struct RawRouter {
 }
 
 /// Prefixes of model names, each with the catalog entry for the model's provider.
-const VENDOR_ROWS: [(&str, &str); 4] =
-    [("gpt-4", "openai-chat"), ("gpt", "openai"), ("gemini", "gemini"), ("", "anthropic")];
+const VENDOR_ROWS: [(&str, &str); 5] = [
+    ("gpt-4", "openai-chat"),
+    ("gpt", "openai"),
+    ("gemini", "gemini"),
+    ("deepseek", "deepseek-anthropic"),
+    ("", "anthropic"),
+];
 
 impl ModelRouter for RawRouter {
     fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
