@@ -156,8 +156,10 @@ fn behaviour(rule: &Rule, rows: &RequestCatalog) -> String {
         entries.push(
             "If a client still gets this error, check that the response has the header \
              `x-throughline-call`. Without it, the request did not pass through the gateway. With \
-             it, open the call in the console, which shows the findings and what the gateway \
-             restored."
+             it, either `replay` is `observe` or `off`, or the request contains reasoning that the \
+             gateway has not captured, such as reasoning from before the gateway was used. The \
+             page of the call in the console shows which. Then change the request as described \
+             above, or start a new conversation."
                 .to_owned(),
         );
     }
