@@ -3,10 +3,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use throughline_core::{Body, Call, Item, Origin, SealBinding, Target, Tenant};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use throughline_core::{Body, Call, Item, Origin, Role, Seal, SealBinding, Target, Tenant};
 
 use crate::byte_lru::ByteLru;
-use crate::engine::compare;
+use crate::engine::{compare, unmask};
+
+#[cfg(test)]
+#[path = "issuers_tests.rs"]
+mod tests;
 
 /// Caches issuers by tenant and by the digest of what they issued.
 #[derive(Default)]
@@ -23,45 +29,60 @@ struct Issuer {
 const ENTRY_SIZE: usize = 256;
 
 impl IssuerCache {
-    /// Adds the issuers of a captured turn.
+    /// Adds the issuers of a captured turn, by Seal, by the text of a Thought and by the id of a
+    /// Thought.
     pub(super) fn add(&self, tenant: &Tenant, items: &[Item]) {
-        let sealed = items.iter().flat_map(|item| &item.seals).map(|seal| {
+        let mut entries = Vec::new();
+        for seal in items.iter().flat_map(|item| &item.seals) {
             let issuer = Issuer { origin: Arc::clone(&seal.owner), bound: seal.bound };
-            (digest(seal.reveal_to_tenant()), issuer)
-        });
-        let plain = items.iter().filter_map(|item| {
-            let (text, origin) = (plain_thought(item)?, item.origin.as_ref()?);
-            let issuer = Issuer { origin: Arc::clone(origin), bound: SealBinding::default() };
-            Some((digest(text), issuer))
-        });
-        let all: Vec<_> = sealed.chain(plain).collect();
-        if all.is_empty() {
+            entries.push((digest(seal.reveal_to_tenant()), issuer));
+        }
+        let mut thoughts = items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
+        if let Some(origin) = thoughts.clone().find_map(|item| item.origin.as_ref()) {
+            let texts = unmask::thoughts_of(items);
+            let ids = thoughts.by_ref().filter_map(native_id);
+            let all = texts.iter().map(String::as_str).chain(ids);
+            entries.extend(all.map(|text| {
+                let issuer = Issuer { origin: Arc::clone(origin), bound: SealBinding::default() };
+                (digest(text.as_bytes()), issuer)
+            }));
+        }
+        if entries.is_empty() {
             return;
         }
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (digest, issuer) in all {
+        for (digest, issuer) in entries {
             cache.put((tenant.clone(), digest), issuer, ENTRY_SIZE);
         }
     }
 
     /// Sets the issuers of the client's reasoning, so that encoding omits reasoning of other
-    /// issuers. Returns whether all issuers are known, and the target can read every compaction
-    /// item, which stands for a part of the conversation.
+    /// issuers. Returns `false` if the Call must not be sent: the issuer of some reasoning is not
+    /// known, a text is a Thought of another endpoint, or the target cannot read a compaction item,
+    /// which stands for a part of the conversation.
     pub(super) fn set_issuers(&self, tenant: &Tenant, call: &mut Call) -> bool {
         let target = call.target.clone();
-        call.items.iter_mut().all(|item| self.set_issuer(tenant, item, &target))
+        let mut items = call.system.iter_mut().chain(&mut call.items);
+        items.all(|item| self.set_issuer(tenant, item, &target))
     }
 
     fn set_issuer(&self, tenant: &Tenant, item: &mut Item, target: &Target) -> bool {
+        if let (Body::Text(text), Role::Assistant) = (&item.body, item.role)
+            && !self.may_send_text(tenant, text, target)
+        {
+            return false;
+        }
         // Encoding omits reasoning in another dialect: it never belonged to this target.
         let is_of_wire = |origin: &Arc<Origin>| origin.wire == target.origin.wire;
-        if let Some(text) = plain_thought(item)
-            && item.origin.as_ref().is_some_and(is_of_wire)
-        {
-            let Some(issuer) = self.issuer(tenant, text) else { return false };
+        let has_known_dialect = item.origin.as_ref().map_or(item.native.is_some(), is_of_wire);
+        if let Some(thought) = plain_thought(item).filter(|_| has_known_dialect) {
+            let Some(issuer) = self.issuer(tenant, thought) else { return false };
             item.origin = Some(issuer.origin);
         }
-        for seal in item.seals.iter_mut().filter(|seal| is_of_wire(&seal.owner)) {
+        for seal in &mut item.seals {
+            if !is_of_wire(&seal.owner) || is_stand_in(seal, target) {
+                continue;
+            }
             let Some(issuer) = self.issuer(tenant, seal.reveal_to_tenant()) else { return false };
             item.origin = Some(Arc::clone(&issuer.origin));
             seal.owner = issuer.origin;
@@ -72,13 +93,35 @@ impl IssuerCache {
         is_readable || !matches!(item.body, Body::Compaction)
     }
 
-    /// Returns the issuer of the last reasoning in a Call; `None` if it is not known.
+    /// Whether a text of the model is no Thought of another endpoint. Clients send Thoughts as
+    /// plain or tagged text.
+    fn may_send_text(&self, tenant: &Tenant, text: &str, target: &Target) -> bool {
+        let is_targets = |issuer: Issuer| is_same_endpoint(&issuer.origin, target);
+        let issuer = |text: &str| self.issuer(tenant, text.trim().as_bytes());
+        if issuer(text).is_some_and(|issuer| !is_targets(issuer)) {
+            return false;
+        }
+        let mut rest = text;
+        while let Some((inner, after)) = unmask::tagged(rest) {
+            if !issuer(inner).is_some_and(is_targets) {
+                return false;
+            }
+            rest = after;
+        }
+        true
+    }
+
+    /// Returns the issuer of the last reasoning in a Call that the endpoint of the target issued,
+    /// from any account; `None` if it is not known.
     pub(super) fn last_origin(&self, tenant: &Tenant, call: &Call) -> Option<Arc<Origin>> {
-        let last = call.items.iter().rev().find_map(|item| {
-            let sealed = item.seals.last().map(|seal| &**seal.reveal_to_tenant());
-            sealed.or_else(|| plain_thought(item))
-        });
-        Some(self.issuer(tenant, last?)?.origin)
+        call.items.iter().rev().find_map(|item| {
+            let sealed = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
+            let mut issuers = sealed.chain(plain_thought(item)).filter_map(|issued| {
+                let issuer = self.issuer(tenant, issued)?;
+                is_same_endpoint(&issuer.origin, &call.target).then_some(issuer.origin)
+            });
+            issuers.next()
+        })
     }
 
     fn issuer(&self, tenant: &Tenant, issued: &[u8]) -> Option<Issuer> {
@@ -87,17 +130,32 @@ impl IssuerCache {
     }
 }
 
-/// Returns the text of a Thought that a model issued without a Seal.
-fn plain_thought(item: &Item) -> Option<&[u8]> {
-    match &item.body {
-        Body::Thought(thought) if item.seals.is_empty() && !thought.content.is_empty() => {
-            Some(thought.content.as_bytes())
-        }
-        _ => None,
-    }
+fn is_same_endpoint(origin: &Origin, target: &Target) -> bool {
+    origin.provider == target.origin.provider && origin.endpoint == target.origin.endpoint
 }
 
-/// Returns the digest of a Seal or a Thought. Clients may change the base64 alphabet of a Seal.
+/// Returns the text, or else the id, of a Thought without a Seal.
+fn plain_thought(item: &Item) -> Option<&[u8]> {
+    let Body::Thought(thought) = &item.body else { return None };
+    let text = thought.content.trim();
+    let plain = if text.is_empty() { native_id(item)? } else { text };
+    item.seals.is_empty().then_some(plain.as_bytes())
+}
+
+/// Returns the provider's id of an Item.
+fn native_id(item: &Item) -> Option<&str> {
+    item.native.as_ref()?.id.as_deref()
+}
+
+/// Whether a Seal is the placeholder that the vendor documents for a missing Seal.
+fn is_stand_in(seal: &Seal, target: &Target) -> bool {
+    target.profile.stand_in.as_deref().is_some_and(|known| {
+        let sent = &**seal.reveal_to_tenant();
+        sent == known.as_bytes() || sent == STANDARD.encode(known).as_bytes()
+    })
+}
+
+/// Returns the digest of a Seal, text or id. Clients may change the base64 alphabet of a Seal.
 fn digest(issued: &[u8]) -> [u8; 32] {
     compare::with_normalized_base64(issued, blake3::hash).into()
 }

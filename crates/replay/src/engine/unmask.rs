@@ -121,7 +121,7 @@ fn thoughts_in(items: &[Item]) -> impl Iterator<Item = &str> {
 
 /// Returns the readable Thoughts of a turn: each Thought separately, and all Thoughts joined with
 /// each separator that clients use.
-fn thoughts_of(items: &[Item]) -> Vec<String> {
+pub(super) fn thoughts_of(items: &[Item]) -> Vec<String> {
     let thoughts: Vec<&str> = thoughts_in(items).collect();
     let mut known: Vec<String> = thoughts.iter().map(|text| (*text).to_owned()).collect();
     if thoughts.len() > 1 {
@@ -158,7 +158,7 @@ fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Optio
 }
 
 /// Returns the text inside a leading tag, and the text after the closing tag.
-fn tagged(text: &str) -> Option<(&str, &str)> {
+pub(super) fn tagged(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start().strip_prefix('<')?;
     let (head, rest) = rest.split_once('>')?;
     let name = head.split(char::is_whitespace).next()?;

@@ -1,5 +1,6 @@
-//! Caches data that is computed from the records of a log. A process reads each record once. It
-//! reads a log again after its data was erased, because the cached data may contain erased text.
+//! Caches data that is computed from the records of a log. A process reads each record once. After
+//! any of the tenant's data was erased, it reads a log again, because the cached data may contain
+//! erased text. Data without text is reused if its log is unchanged.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

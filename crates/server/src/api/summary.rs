@@ -13,7 +13,7 @@ use throughline_spec::{RedactionPolicy, ReflectionUsage, RunCounts, RunEvent, Ru
 use crate::api::log_cache::DerivedLogCache;
 use crate::records::{RecordPages, StoreResult, parse_event};
 
-/// Maximum number of cached summaries.
+/// Minimum number of recently used summaries that are cached.
 const MOST: usize = 4096;
 /// Maximum length of a title in characters.
 const MAX_TITLE: usize = 140;

@@ -15,6 +15,7 @@ use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::headers::without_query;
 use crate::gateway::prepare::DecodedRequest;
+use crate::gateway::previous::PreviousResponse;
 use crate::object::{object, put_members};
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routing::RouteTarget;
@@ -73,7 +74,9 @@ impl Exchange<'_> {
             let (expanded, _) = self.without_foreign_compactions(inner.clone(), &reached).await?;
             let DecodedRequest { call, target, tenant, .. } = self.decode(&expanded, &reached)?;
             let to = codec_for(&target.origin.wire)?;
-            let found = self.restore_and_encode(to, call, &tenant).await?;
+            let is_resumed = matches!(previous, PreviousResponse::From(..));
+            let finding = self.restore_or_pass(to, call, &tenant, &expanded, is_resumed, &reached);
+            let (found, _) = Box::pin(finding).await?;
             let issued = found.replayed.as_ref().map(|replayed| &replayed.issued);
             let checked = self.audit_and_repair(to, found.encoded, &target, issued)?;
             Ok::<_, GatewayError>((target, to, checked.encoded.request))

@@ -251,7 +251,7 @@ impl Exchange<'_> {
 
     /// Restores and encodes a request. If the store cannot be read, a request that does not need
     /// the store is encoded as received; the second value is then `true`.
-    async fn restore_or_pass(
+    pub(crate) async fn restore_or_pass(
         &self,
         to: &dyn Codec,
         call: Call,
@@ -329,8 +329,8 @@ impl Exchange<'_> {
     }
 
     /// Prepares the request as received, because the store cannot be read. Returns `None` if the
-    /// request contains reasoning whose issuer is not known without the store. The reply is still
-    /// captured if the store has recovered when the reply ends.
+    /// request contains reasoning whose issuer or prefix is not known without the store. The reply
+    /// is still captured if the store has recovered when the reply ends.
     async fn encode_unrestored(
         &self,
         to: &dyn Codec,
@@ -347,6 +347,10 @@ impl Exchange<'_> {
         let expansion = self.expand_compactions(&mut call, &tenant).await?;
         let conversation = Conversation::of(&call, &tenant, self.end_user.as_deref());
         let mut encoded = to.encode(&call)?;
+        if prefix::has_prefix_change(&encoded) {
+            // Only the store contains the prefix to which the Seals are bound.
+            return Ok(None);
+        }
         expansion.account(&mut encoded);
         let issued = CapturedSeals::default();
         let loses_content = loses_content(&call, &encoded);

@@ -195,6 +195,9 @@ async fn store_outage_passes_requests_without_stored_state() {
     let write = lines.iter().find(|line| line.contains("write failed")).unwrap();
     assert!(write.starts_with("warn ") && write.contains("the store is full"), "{write}");
 
+    let count = fixture.send_to("/v1/messages/count_tokens", "tl_any", &hello()).await;
+    assert_eq!(count.status, 200, "{count:?}");
+
     // Requests with a gateway handle need the store, as do call records and stored responses.
     let claims = Claims::new([7; 32]);
     let claim = claims.claim(&Tenant::from("default"), &TurnId::from("node"));
@@ -211,7 +214,7 @@ async fn store_outage_passes_requests_without_stored_state() {
         assert_eq!(response.status, 503, "{path}: {response:?}");
         assert!(response.head.contains("retry-after: 5"), "{path}: {}", response.head);
     }
-    assert_eq!(fixture.call_count(), 2, "a request that needs the store was forwarded");
+    assert_eq!(fixture.call_count(), 3, "a request that needs the store was forwarded");
     let lines = fixture.gateway.lines.calls();
     let refused = lines.iter().find(|line| line.contains(r#""status":503"#)).unwrap();
     assert!(refused.starts_with("warn ") && refused.contains("connection refused"), "{refused}");
@@ -302,12 +305,15 @@ async fn seal_reaches_only_its_issuer_during_an_outage() {
     assert!(response.status == 200 && response.body.contains(SIGNATURE), "{response:?}");
     let issued = format!(r#"{{"type":"thinking","thinking":"Hm","signature":"{SIGNATURE}"}}"#);
     let unknown = issued.replace(SIGNATURE, "EqoBCkgIARABGAIiQLw7issuedBeforeTheStart");
-    let unsigned = r#"{"type":"thinking","thinking":"of another model"}"#;
+    let unsigned = r#"{"type":"thinking","thinking":"Hm"}"#;
+    let as_text = r#"{"type":"text","text":"<thinking>Hm</thinking>"}"#;
     let cases = [
         ("claude-sonnet-4-5", issued.as_str(), 200, true),
         ("deepseek-v4-flash", &issued, 200, false),
         ("claude-sonnet-4-5", &unknown, 503, false),
-        ("deepseek-v4-flash", unsigned, 503, false),
+        ("deepseek-v4-flash", unsigned, 200, false),
+        ("deepseek-v4-flash", &unsigned.replace("Hm", "unknown"), 503, false),
+        ("deepseek-v4-flash", as_text, 503, false),
     ];
     for (model, thinking, status, is_sent) in cases {
         let calls = fixture.call_count();
@@ -316,8 +322,9 @@ async fn seal_reaches_only_its_issuer_during_an_outage() {
         let requests = fixture.requests();
         assert_eq!(requests.len() - calls, usize::from(status == 200), "{model}, {thinking}");
         if status == 200 {
-            let has_seal = requests.last().unwrap().contains(SIGNATURE);
-            assert_eq!(has_seal, is_sent, "{model}: {}", requests.last().unwrap());
+            let sent = requests.last().unwrap();
+            assert_eq!(sent.contains(SIGNATURE), is_sent, "{model}: {sent}");
+            assert_eq!(sent.contains("Hm"), is_sent, "{model}: {sent}");
         } else {
             assert!(response.head.contains("retry-after: 5"), "{}", response.head);
         }
