@@ -124,6 +124,12 @@ impl Connection {
         Ok(Self { key: key.to_owned(), ..Self::open(address).await? })
     }
 
+    /// Whether the server has closed the connection, which servers do after a while without
+    /// requests.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
     pub(crate) async fn post(
         &mut self,
         path: &str,

@@ -304,6 +304,10 @@ impl ScaleLoad {
                     self.switching.fetch_sub(1, Ordering::SeqCst);
                 }
                 let connection = connections.get_mut(at).context("no gateway was started")?;
+                if connection.is_closed() {
+                    let address = self.node(at)?;
+                    *connection = Connection::open_with_key(address, &self.keys.plain).await?;
+                }
                 let mut sample = Sample::default();
                 let taken = connection.take_turn(&mut conversation, &mut sample).await;
                 if at != last {
