@@ -18,8 +18,8 @@ interface Props {
   days: string[];
   series: Series[];
   show: (value: number) => string;
-  /** Whether the values are counts, so that the axis has whole numbers. */
-  isCount?: boolean;
+  /** Whether the axis has only whole numbers, for counts and milliseconds. */
+  isWhole?: boolean;
   /** Draws bars instead of lines. */
   isBars?: boolean;
   /** Opens a day; called with the day on which the user clicked. */
@@ -45,10 +45,10 @@ function useThemeVersion(): number {
   return version;
 }
 
-/** The distances between the grid lines of counts. */
+/** The distances between the grid lines of an axis with whole numbers. */
 const WHOLE = Array.from({ length: 13 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
-function options({ days, series, show, isBars, isCount }: Props, width: number): uPlot.Options {
+function options({ days, series, show, isBars, isWhole }: Props, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const font = `11px ${style.getPropertyValue("--sans")}`;
@@ -61,7 +61,7 @@ function options({ days, series, show, isBars, isCount }: Props, width: number):
     legend: { live: true },
     padding: [8, 8, 0, 0],
     tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
-    scales: { x: { time: true, range: (_, min, max) => [min - 43_200, Math.max(max, min + 86_400) + 43_200] }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : isCount ? 4 : 1] } },
+    scales: { x: { time: true, range: (_, min, max) => [min - 43_200, Math.max(max, min + 86_400) + 43_200] }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : isWhole ? 4 : 1] } },
     axes: [
       {
         stroke: text,
@@ -72,7 +72,7 @@ function options({ days, series, show, isBars, isCount }: Props, width: number):
         splits: () => ticks(days, width),
         values: (_, times) => times.map((time) => new Date(time * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })),
       },
-      { stroke: text, font, size: 58, grid: { stroke: line, width: 1 }, ticks: { show: false }, ...(isCount ? { incrs: WHOLE } : {}), values: (_, all) => all.map(show) },
+      { stroke: text, font, size: 58, grid: { stroke: line, width: 1 }, ticks: { show: false }, ...(isWhole ? { incrs: WHOLE } : {}), values: (_, all) => all.map(show) },
     ],
     series: [
       { label: "Day (UTC)", value: (_, time) => (time ? new Date(time * 1000).toISOString().slice(0, 10) : "") },

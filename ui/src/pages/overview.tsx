@@ -120,11 +120,11 @@ function Figures({ overview, range, since }: { overview: Overview; range: string
         <Figure hook="saved" name={saved < 0 ? "Extra cost of prompt caches" : "Saved by prompt caches"} value={dollars(Math.abs(saved))} tone={saved > 0 ? "good" : undefined} more="estimate at current prices" />
       </dl>
       <div class="plots">
-        <Chart title="Calls" days={names} isBars isCount show={compact} open={openDay()} series={[{ name: "answered", values: pick((one) => one.calls), colour: "--accent" }]} />
-        <Chart title="Errors" days={names} isBars isCount show={compact} open={openDay({ status: "failed" })} series={[{ name: "failed", values: pick((one) => one.failed), colour: "--bad" }]} />
-        <Chart title="Thoughts restored" days={names} isBars isCount show={compact} open={openDay({ restored: "true" })} series={[{ name: "restored", values: pick((one) => one.restored), colour: "--good" }]} />
-        <Chart title="Call duration" days={names} show={duration} series={[{ name: "p50", values: pick((one) => one.duration_p50, 1000), colour: "--accent" }, { name: "p95", values: pick((one) => one.duration_p95, 1000), colour: "--warn" }]} />
-        <Chart title="Tokens" days={names} isCount show={compact} series={[{ name: "input", values: pick((one) => one.input), colour: "--accent" }, { name: "output", values: pick((one) => one.output), colour: "--warn" }]} />
+        <Chart title="Calls" days={names} isBars isWhole show={compact} open={openDay()} series={[{ name: "answered", values: pick((one) => one.calls), colour: "--accent" }]} />
+        <Chart title="Errors" days={names} isBars isWhole show={compact} open={openDay({ status: "failed" })} series={[{ name: "failed", values: pick((one) => one.failed), colour: "--bad" }]} />
+        <Chart title="Thoughts restored" days={names} isBars isWhole show={compact} open={openDay({ restored: "true" })} series={[{ name: "restored", values: pick((one) => one.restored), colour: "--good" }]} />
+        <Chart title="Call duration" days={names} isWhole show={duration} series={[{ name: "p50", values: pick((one) => one.duration_p50, 1000), colour: "--accent" }, { name: "p95", values: pick((one) => one.duration_p95, 1000), colour: "--warn" }]} />
+        <Chart title="Tokens" days={names} isWhole show={compact} series={[{ name: "input", values: pick((one) => one.input), colour: "--accent" }, { name: "output", values: pick((one) => one.output), colour: "--warn" }]} />
         <Chart title="Cost" days={names} isBars show={dollars} series={[{ name: "cost", values: pick((one) => one.micro_usd, 1e6), colour: "--accent" }]} />
       </div>
       <p class="hint">Calls answered, tokens and cost are those of <code>throughline usage --by day</code>: gateway calls and the server's agents. The other figures cover gateway calls. Days begin at midnight UTC.</p>
