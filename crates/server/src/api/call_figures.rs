@@ -13,8 +13,8 @@ use crate::api::log_cache::DerivedLogCache;
 use crate::records::StoreResult;
 use crate::sync::lock;
 
-/// Minimum number of recently used logs that are cached, and maximum number of cached audits. It
-/// exceeds the number of logs that an overview covers.
+/// Maximum number of cached logs and of cached audits. It exceeds the number of logs that an
+/// overview covers.
 const MOST: usize = 65_536;
 
 /// The numbers of one call.

@@ -2,9 +2,9 @@
 //! any of the tenant's data was erased, it reads a log again, because the cached data may contain
 //! erased text. Data without text is reused if its log is unchanged.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use hashlink::LruCache;
 use throughline_core::{ElisionReason, ErasureEpoch, LogHead, LogId, Record, Store, Tenant};
 
 use crate::records::{RecordPages, StoreResult};
@@ -12,18 +12,10 @@ use crate::sync::lock;
 
 /// Caches a value for each log, by tenant and log.
 pub(crate) struct DerivedLogCache<T> {
-    logs: Mutex<Generations<T>>,
+    logs: Mutex<LruCache<(Tenant, LogId), CachedLog<T>>>,
     /// Whether the values contain no stored text. They are then valid until their own log changes;
     /// other values only until any of the tenant's data is erased.
     has_no_text: bool,
-}
-
-/// The cached logs. A log that was not used while the recent logs filled up is dropped.
-struct Generations<T> {
-    recent: HashMap<(Tenant, LogId), CachedLog<T>>,
-    older: HashMap<(Tenant, LogId), CachedLog<T>>,
-    /// Maximum number of logs in each generation.
-    most: usize,
 }
 
 /// A value, and the records from which it was computed.
@@ -39,10 +31,9 @@ struct CachedLog<T> {
 }
 
 impl<T: Clone + Default> DerivedLogCache<T> {
-    /// Creates a cache for at least the `most` last used logs.
+    /// Creates a cache for the `most` last used logs.
     pub(crate) fn new(most: usize) -> Self {
-        let logs = Generations { recent: HashMap::new(), older: HashMap::new(), most };
-        Self { logs: Mutex::new(logs), has_no_text: false }
+        Self { logs: Mutex::new(LruCache::new(most)), has_no_text: false }
     }
 
     /// Creates a cache whose values contain no stored text.
@@ -97,53 +88,5 @@ impl<T: Clone + Default> DerivedLogCache<T> {
         let cached = CachedLog { read, era, bytes, gone, value: Arc::clone(&value) };
         lock(&self.logs).insert(key, cached);
         Ok(value)
-    }
-}
-
-impl<T> Generations<T> {
-    fn get(&mut self, key: &(Tenant, LogId)) -> Option<&CachedLog<T>> {
-        if !self.recent.contains_key(key)
-            && let Some(known) = self.older.remove(key)
-        {
-            self.insert(key.clone(), known);
-        }
-        self.recent.get(key)
-    }
-
-    fn insert(&mut self, key: (Tenant, LogId), cached: CachedLog<T>) {
-        if self.recent.len() >= self.most && !self.recent.contains_key(&key) {
-            self.older = std::mem::take(&mut self.recent);
-        }
-        self.recent.insert(key, cached);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cached(read: u64) -> CachedLog<()> {
-        let era = ErasureEpoch::default();
-        CachedLog { read, era, bytes: 0, gone: None, value: Arc::default() }
-    }
-
-    /// The cache keeps the last used logs and drops the others. A log never returns to an earlier
-    /// value.
-    #[test]
-    fn last_used_logs_stay_cached() {
-        let most = 2;
-        let mut logs = Generations { recent: HashMap::new(), older: HashMap::new(), most };
-        let key = |name: &str| (Tenant::from("us"), LogId::from(name));
-        let read = |logs: &mut Generations<()>, name| logs.get(&key(name)).map(|log| log.read);
-        for (name, read) in [("one", 1), ("two", 2), ("three", 3)] {
-            logs.insert(key(name), cached(read));
-        }
-        logs.insert(key("one"), cached(4));
-        assert_eq!(read(&mut logs, "one"), Some(4));
-        for name in ["four", "five"] {
-            logs.insert(key(name), cached(5));
-            assert_eq!(read(&mut logs, "one"), Some(4), "{name}");
-        }
-        assert_eq!(read(&mut logs, "two"), None);
     }
 }

@@ -13,7 +13,7 @@ use throughline_spec::{RedactionPolicy, ReflectionUsage, RunCounts, RunEvent, Ru
 use crate::api::log_cache::DerivedLogCache;
 use crate::records::{RecordPages, StoreResult, parse_event};
 
-/// Minimum number of recently used summaries that are cached.
+/// Maximum number of cached summaries.
 const MOST: usize = 4096;
 /// Maximum length of a title in characters.
 const MAX_TITLE: usize = 140;
