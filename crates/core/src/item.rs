@@ -1,7 +1,6 @@
 //! One part of one message. Conversations are flat Item lists, because providers sign individual
 //! parts. Each Item stores the index of its message.
 
-use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -340,15 +339,20 @@ impl ItemId {
     /// reply that contains the Item.
     pub fn from_position(reply: &str, place: ItemPosition) -> Self {
         let ItemPosition { message, part } = place;
+        let (mut first, mut second) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (message, part) = (first.format(message), second.format(part));
         if !reply.is_empty() {
-            return Self::from(format!("{reply}.{message}.{part}"));
+            return Self::from([reply, ".", message, ".", part].concat());
         }
-        // Every Item of every request needs an id, so the digits are formatted on the stack.
-        let mut text = [0; 24];
-        let mut rest = text.as_mut_slice();
-        // Two 32-bit numbers and a dot always fit into 24 bytes.
-        let _fits = write!(rest, "{message}.{part}");
-        let length = 24 - rest.len();
+        // Every Item of every request needs an id, so the id is joined on the stack. Two 32-bit
+        // numbers and a dot always fit into 24 bytes.
+        let (mut text, mut length) = ([0; 24], 0);
+        for piece in [message, ".", part] {
+            if let Some(place) = text.get_mut(length..length + piece.len()) {
+                place.copy_from_slice(piece.as_bytes());
+                length += piece.len();
+            }
+        }
         let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());
         Self(Name::from(text.unwrap_or_default()))
     }

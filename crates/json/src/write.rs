@@ -93,17 +93,7 @@ fn write_array(out: &mut Vec<u8>, fill: impl FnOnce(&mut Array<'_>)) {
 
 /// Appends a number in decimal to the output.
 pub fn push_number(out: &mut Vec<u8>, value: u64) {
-    let begin = out.len();
-    let mut rest = value;
-    loop {
-        let digit = u8::try_from(rest % 10).unwrap_or_default();
-        out.push(b'0' + digit);
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.get_mut(begin..).unwrap_or_default().reverse();
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// A value that can be added to an [`Object`] or [`Array`].
@@ -127,7 +117,7 @@ json_values! {
     &Name => |value, out| text::push_quoted(out, value);
     u64 => |value, out| push_number(out, value);
     usize => |value, out| push_number(out, value as u64);
-    i64 => |value, out| out.extend_from_slice(value.to_string().as_bytes());
+    i64 => |value, out| out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     bool => |value, out| out.extend_from_slice(if value { b"true" } else { b"false" });
     &Json => |value, out| out.extend_from_slice(value.bytes());
     Node<'_> => |value, out| out.extend_from_slice(value.raw());

@@ -5,8 +5,6 @@
 //! new writer, so commits from different processes never contend for the same row. Links use
 //! SHA-256 because PostgreSQL can compute it in the same transaction that numbers the records.
 
-use std::fmt::Write as _;
-
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
 use throughline_json::Name;
 
@@ -54,21 +52,22 @@ impl Header<'_> {
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
         let Header { tenant, log, nature, seq, kind, at, events, size, writer, position, .. } =
             self;
-        let mut header = String::with_capacity(512);
-        // Writing to memory does not fail.
-        let _written = write!(
-            header,
-            "throughline record 1\n{tenant}\n{log}\n{nature}\n{seq}\n{kind}\n{at}\n{events}\n"
-        );
-        if let Some(number) = self.last_event {
-            let _written = write!(header, "{number}");
-        }
-        header.push('\n');
-        if let Some(hash) = self.about {
-            let _written = write!(header, "{hash}");
-        }
-        let _written = write!(header, "\n{size}\n{writer}\n{position}");
-        sha256(&[previous, commitment, header.as_bytes()])
+        let (mut digits, mut header) = (itoa::Buffer::new(), Vec::with_capacity(512));
+        let mut line = |text: &str| {
+            header.push(b'\n');
+            header.extend_from_slice(text.as_bytes());
+        };
+        [&*tenant.0, &*log.0, nature].into_iter().for_each(&mut line);
+        line(digits.format(*seq));
+        line(kind);
+        line(digits.format(*at));
+        line(digits.format(*events));
+        line(self.last_event.map_or("", |number| digits.format(number)));
+        line(self.about.map_or("", |hash| digits.format(hash)));
+        line(digits.format(*size));
+        line(writer);
+        line(digits.format(*position));
+        sha256(&[previous, commitment, b"throughline record 1", &header])
     }
 }
 

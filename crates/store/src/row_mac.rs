@@ -25,7 +25,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use throughline_core::{Digest, Tenant};
 use throughline_json::Name;
@@ -163,23 +162,23 @@ impl RowKey {
     }
 
     fn mac(&self, name: &str, fields: &[Field<'_>]) -> Digest {
-        let mut text = Vec::with_capacity(256);
+        let (mut digits, mut text) = (itoa::Buffer::new(), Vec::with_capacity(256));
         text.extend_from_slice(name.as_bytes());
         for field in fields {
             text.push(b'\n');
-            // Writing to memory does not fail.
-            drop(match field {
+            match field {
                 // No other value is encoded as a dash.
-                Field::Null => text.write_all(b"-"),
-                Field::Number(number) => write!(text, "{number}"),
+                Field::Null => text.push(b'-'),
+                Field::Number(number) => {
+                    text.extend_from_slice(digits.format(*number).as_bytes());
+                }
                 Field::Text(bytes) => {
-                    write!(text, "{}:", bytes.len()).and_then(|()| text.write_all(bytes))
+                    text.extend_from_slice(digits.format(bytes.len()).as_bytes());
+                    text.push(b':');
+                    text.extend_from_slice(bytes);
                 }
-                Field::Bytes(bytes) => {
-                    push_hex(&mut text, bytes);
-                    Ok(())
-                }
-            });
+                Field::Bytes(bytes) => push_hex(&mut text, bytes),
+            }
         }
         sha256(&[self.bytes(), &sha256(&[&text])])
     }
