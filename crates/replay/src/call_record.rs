@@ -51,10 +51,6 @@ pub use crate::call_record::report::{appended_messages, report_json};
 pub use crate::call_record::transformations::InputTransformation;
 use crate::turn::ParentTurn;
 
-/// Headers whose names contain one of these words are not stored.
-const SECRET: [&str; 8] =
-    ["auth", "cookie", "key", "password", "secret", "session", "signature", "token"];
-
 /// The facts about one request, collected while the request is processed. They are the source of
 /// the stored record, the metrics, the log line and the trace span.
 #[derive(Clone, Debug)]
@@ -472,16 +468,28 @@ fn public_headers(headers: &[(Name, Name)]) -> Vec<(Name, Name)> {
     headers.iter().filter(|(name, _)| !is_secret_header(name.as_bytes())).cloned().collect()
 }
 
-/// Whether a header name contains one of the [`SECRET`] words, ignoring case.
+/// Whether a header name contains a word that suggests a credential, ignoring case.
 fn is_secret_header(name: &[u8]) -> bool {
-    (0..name.len()).any(|at| {
-        let rest = name.get(at..).unwrap_or_default();
-        let first = rest.first().map(u8::to_ascii_lowercase);
-        SECRET.iter().map(|word| word.as_bytes()).any(|word| {
-            word.first().copied() == first
-                && rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+    name.iter().enumerate().any(|(at, first)| {
+        secret_words(*first).iter().any(|word| {
+            let start = name.get(at..at + word.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
         })
     })
+}
+
+/// Returns the words with this first letter that suggest a credential. Most letters start none of
+/// them, so most positions of a name need no comparison.
+fn secret_words(first: u8) -> &'static [&'static str] {
+    match first.to_ascii_lowercase() {
+        b'a' => &["auth"],
+        b'c' => &["cookie"],
+        b'k' => &["key"],
+        b'p' => &["password"],
+        b's' => &["secret", "session", "signature"],
+        b't' => &["token"],
+        _ => &[],
+    }
 }
 
 fn put_headers(o: &mut json::Object<'_>, headers: &[(Name, Name)]) {

@@ -34,8 +34,7 @@ const CALL_MAC: usize = 15;
 const MAX_HANDLE: usize = 64;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Finds the letters that occur in every handle.
-static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("tl1"));
+static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(Claims::HANDLE_PART));
 
 /// The system's random number generator failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +57,9 @@ impl Claims {
     /// Prefix of tenant names for callers that send their own provider key.
     pub const CALLER_PREFIX: &str = "caller-";
 
+    /// The letters that occur in every handle.
+    pub const HANDLE_PART: &str = "tl1";
+
     /// Derives the Claim key from `key`. A holder of `key` can forge Claims, so protect it like the
     /// store's master key.
     pub fn new(key: [u8; 32]) -> Self {
@@ -70,30 +72,31 @@ impl Claims {
     /// An id consists of letters for the process, a counter and random letters. Consecutive ids
     /// from one process sort next to each other, so their entries are adjacent in the store.
     pub fn new_turn_id() -> Result<TurnId, RandomnessError> {
-        static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
+        /// A random key and the letters for this process.
+        static PROCESS: OnceLock<([u8; 32], String)> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let secret = match SECRET.get() {
-            Some(secret) => secret,
-            None => {
-                let mut bytes = [0; 32];
-                getrandom::fill(&mut bytes).map_err(|_| RandomnessError)?;
-                SECRET.get_or_init(|| bytes)
-            }
-        };
         // A keyed hash of the counter is as random as the key, and needs no system call.
-        let number = |text: &[u8]| {
-            let hash = blake3::keyed_hash(secret, text);
+        let number = |key: &[u8; 32], text: &[u8]| {
+            let hash = blake3::keyed_hash(key, text);
             let bytes = hash.as_bytes().first_chunk().copied().unwrap_or_default();
             u128::from_le_bytes(bytes)
         };
+        let (key, process) = match PROCESS.get() {
+            Some(process) => process,
+            None => {
+                let mut key = [0; 32];
+                getrandom::fill(&mut key).map_err(|_| RandomnessError)?;
+                let process = letters(number(&key, b"process"), PROCESS_LETTERS);
+                PROCESS.get_or_init(|| (key, process))
+            }
+        };
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let random = number(&count.to_le_bytes());
-        let process = letters(number(b"process"), PROCESS_LETTERS);
+        let random = number(key, &count.to_le_bytes());
         let count = letters(count.into(), COUNT_LETTERS);
         // The highest digit comes first, so that ids sort by count.
         let count: String = count.chars().rev().collect();
         let rest = letters(random, TURN_LETTERS - PROCESS_LETTERS - COUNT_LETTERS);
-        Ok(TurnId::from([process, count, rest].concat()))
+        Ok(TurnId::from([process, &*count, &*rest].concat()))
     }
 
     /// Returns the Claim for a turn, to be placed where a dialect keeps opaque reasoning.

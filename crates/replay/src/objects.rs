@@ -134,12 +134,13 @@ pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// Returns the Vault keys for the objects in a reply. `request` is the body of the caller's
-/// request.
-pub(crate) fn keys_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<VaultKey> {
-    let account = account_of(&reply.origin);
-    let ids = ids_of_reply(reply, request);
-    ids.iter().map(|object| VaultKey::Chain(owner_key(account, object))).collect()
+/// Returns the Vault keys that record the owner of objects of an Origin's account.
+pub(crate) fn owner_keys<'o>(
+    origin: &'o Origin,
+    objects: &'o [ObjectId],
+) -> impl Iterator<Item = VaultKey> + 'o {
+    let account = account_of(origin);
+    objects.iter().map(move |object| VaultKey::Chain(owner_key(account, object)))
 }
 
 /// Returns the objects whose ids a reply contains. `request` is the body of the caller's request.
@@ -184,7 +185,7 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
 
 /// Returns whether a reply belongs to one of Anthropic's message threads, whose later requests name
 /// the reply by its id. `request` is the body of the caller's request.
-pub(crate) fn is_in_thread(reply: &Reply, request: Option<&Bytes>) -> bool {
+fn is_in_thread(reply: &Reply, request: Option<&Bytes>) -> bool {
     reply.origin.wire == Wire::ANTHROPIC_MESSAGES
         && (reply.extras.iter().any(|(name, _)| &**name == "thread")
             || request.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some()))

@@ -118,9 +118,11 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         }
         let partners = partner.into_iter().flat_map(|turn| view.blocks_of_turn(turn));
         let partners = partners.filter(|block| block.kind == partner_kind);
-        let ids: HashSet<_> = partners.filter_map(|block| block.id?.text()).collect();
+        // Most turns have few blocks, for which sorting is cheaper than hashing.
+        let mut ids: Vec<_> = partners.filter_map(|block| block.id?.text()).collect();
+        ids.sort_unstable();
         let is_unpaired = |block: &&ClaudeBlock<'c>| {
-            block.id.and_then(Node::text).is_none_or(|id| !ids.contains(&id))
+            block.id.and_then(Node::text).is_none_or(|id| ids.binary_search(&id).is_err())
         };
         blocks.filter(is_unpaired).collect()
     }

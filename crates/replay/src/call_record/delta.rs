@@ -131,14 +131,23 @@ impl<'t> DeltaBuilder<'t> {
 
 /// Splits a text at JSON element boundaries.
 fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split_inclusive(|byte| matches!(byte, b'}' | b']'))
+    let ends = memchr::memchr2_iter(b'}', b']', text).map(|at| at + 1);
+    let is_open = text.last().is_some_and(|byte| !matches!(byte, b'}' | b']'));
+    let mut start = 0;
+    ends.chain(is_open.then_some(text.len())).map(move |end| {
+        let piece = text.get(start..end).unwrap_or_default();
+        start = end;
+        piece
+    })
 }
 
 /// Returns the length of the common prefix in bytes, rounded down to a character boundary.
 fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    let mut length = common(left.chunks(BLOCK).zip(right.chunks(BLOCK)));
-    let rest = left.iter().zip(right).skip(length);
-    length += rest.take_while(|(left, right)| left == right).count();
+    let mut length = 0;
+    for block in BLOCKS {
+        let rests = [left, right].map(|text| text.get(length..).unwrap_or_default().chunks(block));
+        length += common(block, rests);
+    }
     while is_inside_char(left, length) || is_inside_char(right, length) {
         length -= 1;
     }
@@ -147,9 +156,12 @@ fn common_prefix(left: &[u8], right: &[u8]) -> usize {
 
 /// Returns the length of the common suffix in bytes, rounded down to a character boundary.
 fn common_suffix(left: &[u8], right: &[u8]) -> usize {
-    let mut length = common(left.rchunks(BLOCK).zip(right.rchunks(BLOCK)));
-    let rest = left.iter().rev().zip(right.iter().rev()).skip(length);
-    length += rest.take_while(|(left, right)| left == right).count();
+    let mut length = 0;
+    for block in BLOCKS {
+        let rests = [left, right]
+            .map(|text| text.get(..text.len() - length).unwrap_or_default().rchunks(block));
+        length += common(block, rests);
+    }
     while is_inside_char(left, left.len() - length) {
         length -= 1;
     }
@@ -161,13 +173,13 @@ fn is_inside_char(text: &[u8], position: usize) -> bool {
     text.get(position).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000)
 }
 
-/// Number of bytes compared at once.
-const BLOCK: usize = 256;
+/// Numbers of bytes that are compared at once. Each size covers the rest of the size before it.
+const BLOCKS: [usize; 3] = [256, 16, 1];
 
 /// Returns the total length in bytes of the leading equal blocks.
-fn common<'b>(blocks: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> usize {
-    let equal = blocks.take_while(|(left, right)| left.len() == BLOCK && left == right);
-    equal.count() * BLOCK
+fn common<'b>(block: usize, [left, right]: [impl Iterator<Item = &'b [u8]>; 2]) -> usize {
+    let equal = left.zip(right).take_while(|(left, right)| left.len() == block && left == right);
+    equal.count() * block
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::call_record::{BaseLocation, CallRecord, DeltaBase};
 use crate::engine::chain::VisibleDigests;
 use crate::engine::turn_cache::Captured;
 use crate::engine::{Conversation, Replay, chain, compare, step};
-use crate::objects;
+use crate::objects::{self, ObjectKind};
 use crate::turn::{CALL_RECORD, TURN, conversation_log, response_log};
 
 /// A reply to store as a turn.
@@ -236,14 +236,15 @@ impl TurnKeys {
         let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
         let request = turn.record.map(|record| &record.texts.received);
         // Only Responses API requests and message threads refer to a whole reply by its id.
+        let objects = objects::ids_of_reply(turn.reply, request);
         let is_named = turn.reply.origin.wire == Wire::OPENAI_RESPONSES
-            || objects::is_in_thread(turn.reply, request);
+            || objects.iter().any(|object| object.kind == ObjectKind::Thread);
         let reply_id = turn.reply.id.iter().filter(|_| is_named).cloned();
         let ids = reply_id.chain(ids_in(&turn.reply.items));
         let token = continuation_seal(turn.reply);
         let ids = ids.chain(token.map(|token| seal_id(token.reveal_to_tenant())));
         keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
-        keys.extend(objects::keys_of_reply(turn.reply, request));
+        keys.extend(objects::owner_keys(&turn.reply.origin, &objects));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);
         if let Some((digest, visible)) = after {

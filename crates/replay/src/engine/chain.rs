@@ -502,7 +502,8 @@ fn push_without_whitespace(out: &mut Vec<u8>, text: &str) {
             for byte in block {
                 // To avoid a branch, every byte is written, and the byte after white space
                 // overwrites it.
-                if let Some(slot) = kept.get_mut(length) {
+                // `length` is less than `BLOCK`, and the remainder shows that to the compiler.
+                if let Some(slot) = kept.get_mut(length % BLOCK) {
                     *slot = *byte;
                 }
                 length += usize::from(!matches!(byte, b' ' | 0x09..=0x0d));

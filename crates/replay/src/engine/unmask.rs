@@ -77,16 +77,17 @@ impl RemovedThoughts {
 /// Returns the turn's Items without the texts that equal captured Thoughts; `None` if no text
 /// equals a captured Thought.
 pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<CleanedItems> {
+    let texts = || captured.items.iter().filter_map(text_of).map(str::trim);
     let may_be_thought = |text: &str| {
         let text = text.trim();
-        text.starts_with('<') || thoughts_in(&captured.items).any(|known| text.starts_with(known))
+        (text.starts_with('<') || thoughts_in(&captured.items).any(|known| text.starts_with(known)))
+            && !texts().any(|own| own == text)
     };
     // A cheap check comes first, because most turns contain no Thoughts as text.
     if !items.iter().filter_map(text_of).any(may_be_thought) {
         return None;
     }
     let thoughts = thoughts_of(&captured.items);
-    let texts = || captured.items.iter().filter_map(text_of).map(str::trim);
     let is_thought = |text: &str| {
         let text = text.trim();
         !text.is_empty() && thoughts.iter().any(|known| known == text)
