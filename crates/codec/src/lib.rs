@@ -163,6 +163,16 @@ pub trait Codec: Send + Sync {
     /// Decodes a complete response to a request that was sent to `context.target`.
     fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError>;
 
+    /// Decodes a complete response without its Items. The default implementation decodes the whole
+    /// response.
+    fn decode_reply_summary(
+        &self,
+        body: &Bytes,
+        context: &DecodeContext,
+    ) -> Result<Reply, CodecError> {
+        self.decode_reply(body, context)
+    }
+
     /// Encodes a complete, non-streamed response.
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError>;
 

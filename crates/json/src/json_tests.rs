@@ -119,3 +119,25 @@ fn parse_within_rejects_deeper_nesting() {
     // The text after the error is not read.
     assert!(Tree::parse_within(2, "[[[nonsense").map(|_| ()).unwrap_err().is_too_deep());
 }
+
+#[test]
+fn parse_bounded_stops_beyond_its_number_of_entries() {
+    let text = r#"{"a":[1,{"b":2}],"c":"d"}"#;
+    let entries = Tree::parse(text).unwrap().entries();
+    let tree = Tree::parse_bounded(u32::MAX, entries, text).unwrap();
+    assert_eq!(tree.map(|tree| tree.entries()), Some(entries));
+    assert!(Tree::parse_bounded(u32::MAX, entries - 1, text).unwrap().is_none());
+    // The rest of the text is not read.
+    assert!(Tree::parse_bounded(u32::MAX, 3, "[1,2,3,4,nonsense").unwrap().is_none());
+    assert!(Tree::parse_bounded(u32::MAX, 9, "[1,2,3,4,nonsense").is_err());
+}
+
+#[test]
+fn control_characters_are_refused_only_inside_strings() {
+    let indented = "{\n\t\"name\": \"value\"\r\n}";
+    assert_eq!(Tree::parse(indented).unwrap().entries(), 3);
+    for text in ["[\"a\u{1}b\"]", "[\n\"a\nb\"]", "[\"a long text before it, then a tab\t\"]"] {
+        let error = Tree::parse(text).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("control character"), "{text:?}: {error}");
+    }
+}

@@ -47,20 +47,39 @@ pub(super) struct Entry {
 /// Minimum length in bytes of a text whose entries are counted before it is indexed.
 const LONG: usize = 256 << 10;
 
+/// How many entries an index may have.
+#[derive(Clone, Copy)]
+pub(super) enum EntryBound {
+    /// Any number.
+    Unlimited,
+    /// This number, which was counted before.
+    Exactly(usize),
+    /// At most this number.
+    AtMost(usize),
+}
+
 /// Indexes a text, which must be valid UTF-8 and shorter than 4 GiB. `deepest` is the maximum depth
-/// of nested containers, and `expected` the number of entries, if known.
+/// of nested containers. Returns `None` if the text has more entries than [`EntryBound::AtMost`].
 pub(super) fn index(
     text: &[u8],
     deepest: u32,
-    expected: Option<usize>,
-) -> Result<Index, SyntaxError> {
+    bound: EntryBound,
+) -> Result<Option<Index>, SyntaxError> {
+    let estimate = text.len() / 48 + 16;
     // A growing vector takes up to three times its final memory, so the entries of long texts are
-    // counted first.
+    // counted first, unless their number is bounded.
     let counted = || Measure::count(text, &SizeLimits::NONE).map_or(0, |measure| measure.entries);
-    let expected = expected.or_else(|| (text.len() >= LONG).then(counted));
-    let entries = Vec::with_capacity(expected.unwrap_or(text.len() / 48 + 16));
+    let (capacity, most) = match bound {
+        EntryBound::Exactly(number) => (number, usize::MAX),
+        EntryBound::AtMost(most) => (estimate.min(most), most),
+        EntryBound::Unlimited if text.len() >= LONG => (counted(), usize::MAX),
+        EntryBound::Unlimited => (estimate, usize::MAX),
+    };
+    let entries = Vec::with_capacity(capacity);
     let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
-    Scanner { text, at: 0, index, open: NONE, room: deepest }.run()
+    // The compiler vectorises this minimum, but no search with an early exit.
+    let has_controls = text.iter().copied().fold(u8::MAX, u8::min) < b' ';
+    Scanner { text, at: 0, index, open: NONE, room: deepest, most, has_controls }.run()
 }
 
 /// Scans a text. `open` is the index of the innermost open container. While a container is open,
@@ -72,6 +91,11 @@ struct Scanner<'t> {
     open: u32,
     /// The number of containers that may still be opened inside the current one.
     room: u32,
+    /// The maximum number of entries.
+    most: usize,
+    /// Whether the text contains control characters. If it contains none, strings need not be
+    /// searched for them.
+    has_controls: bool,
 }
 
 pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
@@ -80,9 +104,12 @@ pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
 const NONE: u32 = u32::MAX;
 
 impl Scanner<'_> {
-    fn run(mut self) -> Result<Index, SyntaxError> {
+    fn run(mut self) -> Result<Option<Index>, SyntaxError> {
         self.value()?;
         while let Some(container) = self.index.entries.get(self.open as usize) {
+            if self.index.entries.len() > self.most {
+                return Ok(None);
+            }
             let is_object = container.shape == JsonKind::Object;
             let is_first = self.index.entries.len() == self.open as usize + 1;
             self.skip_space();
@@ -108,7 +135,7 @@ impl Scanner<'_> {
         }
         self.skip_space();
         match self.peek() {
-            None => Ok(self.index),
+            None => Ok(Some(self.index)),
             Some(_) => Err(self.error("unexpected text after the JSON value")),
         }
     }
@@ -228,9 +255,14 @@ impl Scanner<'_> {
     }
 
     fn string(&mut self) -> Result<(), SyntaxError> {
+        if self.has_controls { self.string_with::<true>() } else { self.string_with::<false>() }
+    }
+
+    /// Scans a string. `CONTROLS` is set if it may contain control characters, which are errors.
+    fn string_with<const CONTROLS: bool>(&mut self) -> Result<(), SyntaxError> {
         let (text, start, escapes) = (self.text, self.at, narrow(self.index.escapes.len()));
         let mut escape_end = 0;
-        for at in Specials::starting_at(start + 1, text) {
+        for at in Specials::<CONTROLS>::starting_at(start + 1, text) {
             if at < escape_end {
                 continue;
             }

@@ -8,12 +8,12 @@ const WORD: usize = 8;
 /// Number of bytes that are copied or skipped at once. In prose and code, the text between two
 /// escapes usually fits into one window.
 const WINDOW: usize = 32;
-/// Length up to which a text is tested byte by byte.
-const SHORT: usize = 24;
+/// Length in bytes up to which a text is tested for special bytes before it is written.
+const SHORT: usize = 32;
 
-/// Iterates over the offsets of the bytes that a JSON string must escape: quotes, backslashes and
-/// control characters.
-pub(super) struct Specials<'t> {
+/// Iterates over the offsets of the bytes that a JSON string must escape: quotes, backslashes and,
+/// if `CONTROLS` is set, control characters.
+pub(super) struct Specials<'t, const CONTROLS: bool> {
     rest: &'t [u8],
     /// The end offset of the current word.
     end: usize,
@@ -24,19 +24,19 @@ pub(super) struct Specials<'t> {
     window: usize,
 }
 
-impl<'t> Specials<'t> {
+impl<'t, const CONTROLS: bool> Specials<'t, CONTROLS> {
     pub(super) fn starting_at(from: usize, text: &'t [u8]) -> Self {
         Self { rest: text.get(from..).unwrap_or_default(), end: from, found: 0, window: from }
     }
 }
 
-impl Specials<'_> {
+impl<const CONTROLS: bool> Specials<'_, CONTROLS> {
     /// Skips to the next window that contains special bytes. Most of a long text is plain, so whole
     /// windows are tested at once.
     #[inline]
     fn skip_plain(&mut self) {
         while let Some((window, rest)) = self.rest.split_first_chunk::<WINDOW>() {
-            if !is_plain(window) {
+            if !is_plain::<CONTROLS>(window) {
                 break;
             }
             self.rest = rest;
@@ -46,7 +46,7 @@ impl Specials<'_> {
     }
 }
 
-impl Iterator for Specials<'_> {
+impl<const CONTROLS: bool> Iterator for Specials<'_, CONTROLS> {
     type Item = usize;
 
     #[inline]
@@ -64,7 +64,7 @@ impl Iterator for Specials<'_> {
                 None => last_word(std::mem::take(&mut self.rest)),
             };
             self.end += WORD;
-            self.found = specials_in(word);
+            self.found = specials_in::<CONTROLS>(word);
         }
         let place = self.end - WORD + self.found.trailing_zeros() as usize / 8;
         self.found &= self.found - 1;
@@ -72,11 +72,12 @@ impl Iterator for Specials<'_> {
     }
 }
 
-/// Whether a string can contain these bytes unescaped.
-fn is_plain(window: &[u8; WINDOW]) -> bool {
+/// Whether a window contains no special byte.
+fn is_plain<const CONTROLS: bool>(window: &[u8; WINDOW]) -> bool {
     // A fold without early exit lets the compiler vectorise the loop.
     let special = window.iter().fold(0, |found, byte| {
-        found | u8::from(*byte < 0x20) | u8::from(*byte == b'"') | u8::from(*byte == b'\\')
+        let is_control = CONTROLS && *byte < 0x20;
+        found | u8::from(is_control) | u8::from(*byte == b'"') | u8::from(*byte == b'\\')
     });
     special == 0
 }
@@ -91,13 +92,13 @@ fn last_word(rest: &[u8]) -> [u8; WORD] {
 }
 
 /// Sets the high bit of each special byte.
-fn specials_in(word: [u8; WORD]) -> u64 {
+fn specials_in<const CONTROLS: bool>(word: [u8; WORD]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     let low = word & (ONES * 0x7f);
     // Each sum sets the high bit of every byte that is not of its kind. No byte carries into the
     // next byte.
-    let control = low + ONES * 0x60;
+    let control = if CONTROLS { low + ONES * 0x60 } else { ONES * 0x80 };
     let quote = (low ^ (ONES * 0x22)) + ONES * 0x7f;
     let slash = (low ^ (ONES * 0x5c)) + ONES * 0x7f;
     !((control & quote & slash) | word) & (ONES * 0x80)
@@ -208,23 +209,28 @@ pub(super) fn hex4(text: &[u8]) -> Option<u32> {
 /// Writes `value` in quotes with only the escapes that JSON requires.
 pub(super) fn push_quoted(out: &mut Vec<u8>, value: &str) {
     let value = value.as_bytes();
-    let mut written = 0;
     out.reserve(value.len() + 2);
-    // Most short texts are the names of members, which contain no special byte.
-    if value.len() <= SHORT && !value.iter().any(|byte| matches!(byte, ..0x20 | b'"' | b'\\')) {
-        out.push(b'"');
-        out.extend_from_slice(value);
-        out.push(b'"');
-        return;
-    }
     out.push(b'"');
-    for at in Specials::starting_at(0, value) {
-        out.extend_from_slice(value.get(written..at).unwrap_or_default());
-        push_escape(out, value.get(at).copied().unwrap_or_default());
-        written = at + 1;
+    let mut written = 0;
+    // Most short texts are the names of members, which contain no special byte.
+    if value.len() > SHORT || has_specials(value) {
+        for at in Specials::<true>::starting_at(0, value) {
+            out.extend_from_slice(value.get(written..at).unwrap_or_default());
+            push_escape(out, value.get(at).copied().unwrap_or_default());
+            written = at + 1;
+        }
     }
     out.extend_from_slice(value.get(written..).unwrap_or_default());
     out.push(b'"');
+}
+
+/// Whether a short text contains a byte that a JSON string must escape.
+fn has_specials(value: &[u8]) -> bool {
+    let is_special = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\');
+    let Some(last) = value.last_chunk() else { return value.iter().any(is_special) };
+    // The last word may overlap the word before it, so that no byte is left over.
+    let words = value.as_chunks().0.iter().chain([last]);
+    words.fold(0, |found, word| found | specials_in::<true>(*word)) != 0
 }
 
 fn push_escape(out: &mut Vec<u8>, special: u8) {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::scan::{self, Entry, Index};
+use crate::scan::{self, Entry, EntryBound, Index};
 use crate::text::{self, Escaped};
 use crate::{Json, JsonKind, SyntaxError, work};
 
 /// A JSON text with an index of all its values. Values are slices that share the text's memory.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Tree {
     bytes: Bytes,
     index: Index,
@@ -26,17 +26,36 @@ impl Tree {
     /// Parses a text with at most `deepest` levels of nesting. Deeper nesting is an error; see
     /// [`SyntaxError::is_too_deep`].
     pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
-        Self::parse_measured(deepest, None, text)
+        let parsed = Self::parse_up_to(deepest, EntryBound::Unlimited, text.into())?;
+        Ok(parsed.unwrap_or_default())
     }
 
-    /// Parses a text like [`Tree::parse_within`]. If the entries were counted before, `entries` is
-    /// their number, and the index is allocated at its exact size.
+    /// Parses a text like [`Tree::parse_within`]. `entries` is the number of its entries, which was
+    /// counted before, so that the index is allocated at its exact size.
     pub fn parse_measured(
         deepest: u32,
-        entries: Option<usize>,
+        entries: usize,
         text: impl Into<Bytes>,
     ) -> Result<Self, SyntaxError> {
-        let bytes = text.into();
+        let parsed = Self::parse_up_to(deepest, EntryBound::Exactly(entries), text.into())?;
+        Ok(parsed.unwrap_or_default())
+    }
+
+    /// Parses a text like [`Tree::parse_within`]. Returns `None` if the text has more than `most`
+    /// entries.
+    pub fn parse_bounded(
+        deepest: u32,
+        most: usize,
+        text: impl Into<Bytes>,
+    ) -> Result<Option<Self>, SyntaxError> {
+        Self::parse_up_to(deepest, EntryBound::AtMost(most), text.into())
+    }
+
+    fn parse_up_to(
+        deepest: u32,
+        bound: EntryBound,
+        bytes: Bytes,
+    ) -> Result<Option<Self>, SyntaxError> {
         if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
             let problem = "the text is not valid UTF-8";
             return Err(SyntaxError::at(&bytes, error.valid_up_to(), problem));
@@ -44,13 +63,13 @@ impl Tree {
         if u32::try_from(bytes.len()).is_err() {
             return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
         }
-        let index = scan::index(&bytes, deepest, entries)?;
-        Ok(Self { bytes, index })
+        Ok(scan::index(&bytes, deepest, bound)?.map(|index| Self { bytes, index }))
     }
 
     /// Indexes a text that was already validated.
     pub(super) fn from_checked(bytes: &Bytes) -> Self {
-        Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX, None).unwrap_or_default() }
+        let index = scan::index(bytes, u32::MAX, EntryBound::Unlimited).ok().flatten();
+        Self { bytes: bytes.clone(), index: index.unwrap_or_default() }
     }
 
     /// Returns the outermost value verbatim.

@@ -349,7 +349,7 @@ pub(crate) fn address(headers: &HeaderMap, uri: &Uri) -> Option<Name> {
     let proto = headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
     let is_https = proto == Some("https") || uri.scheme() == Some(&Scheme::HTTPS);
     let scheme = if is_https { "https" } else { "http" };
-    (!host.is_empty()).then(|| Name::from(format!("{scheme}://{host}")))
+    (!host.is_empty()).then(|| Name::from([scheme, "://", host].concat()))
 }
 
 /// Returns the request's host. HTTP/2 sends the host in the URI instead of a `Host` header.

@@ -10,6 +10,7 @@
 //! | `accounts.rs` | which of a provider's accounts a request tries |
 //! | `summary_fallback.rs` | a second attempt if the provider refuses a reasoning summary |
 //! | `prepare.rs`, `prefix.rs`, `references.rs` | decoding, restoring, auditing and encoding a request |
+//! | `pass_through.rs` | requests that are sent without decoding them |
 //! | `answer.rs`, `stream.rs`, `capture.rs` | relaying and capturing a response |
 //! | `compaction.rs` | requests to compact a conversation |
 //! | `continuation.rs` | replies that the provider interrupts |
@@ -39,6 +40,7 @@ mod headers;
 mod model_name;
 pub(crate) mod models;
 mod objects;
+mod pass_through;
 mod prefix;
 mod prepare;
 mod previous;
@@ -77,7 +79,7 @@ pub(crate) use crate::gateway::objects::{METHODS, object_ids};
 pub use crate::gateway::prefix::PrefixPolicy;
 use crate::routing::ModelRouter;
 use crate::sign_in::SignIn;
-use crate::telemetry::{LARGE, RequestScope, Telemetry, read_body};
+use crate::telemetry::{RequestScope, Telemetry, read_body};
 
 /// How the gateway handles a request that the provider would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,8 +161,8 @@ pub(crate) async fn receive(
 /// items.
 const ITEM: usize = 192;
 
-/// Indexes a body if it is JSON. A large body is measured first, so that a body that exceeds the
-/// limits is never indexed.
+/// Indexes a body if it is JSON. A body with many entries is measured first, so that a body that
+/// exceeds the limits is never indexed.
 pub(crate) fn limited_tree(
     body: &Bytes,
     deepest: u32,
@@ -180,22 +182,21 @@ pub(crate) fn limited_tree(
             format!("{error}{}; send a smaller request", hint.unwrap_or_default()),
         )
     };
-    let measured = (body.len() >= LARGE).then(|| Measure::count(body, sizes));
-    let measured = measured.transpose().map_err(too_many)?;
-    let tree = Tree::parse_measured(deepest, measured.map(|it| it.entries), body.clone());
-    let tree = match tree {
+    // A body has at most as many items and tools as entries, so most bodies need no second pass.
+    let entries = sizes.items.min(sizes.tools).min(sizes.entries);
+    let tree = match Tree::parse_bounded(deepest, entries, body.clone()) {
+        Ok(None) => {
+            let measured = Measure::count(body, sizes).map_err(too_many)?;
+            Tree::parse_measured(deepest, measured.entries, body.clone()).map(Some)
+        }
+        parsed => parsed,
+    };
+    match tree {
         Err(error) if error.is_too_deep() => {
             let message =
                 format!("the body is nested deeper than {deepest} levels; reduce the nesting");
-            return Err(GatewayError::new(400, message));
+            Err(GatewayError::new(400, message))
         }
-        parsed => parsed.ok(),
-    };
-    // A body has at most as many items and tools as entries, so most small bodies need no second
-    // pass.
-    let entries = tree.as_ref().map_or(0, Tree::entries);
-    if measured.is_none() && entries > sizes.items.min(sizes.tools).min(sizes.entries) {
-        Measure::count(body, sizes).map_err(too_many)?;
+        parsed => Ok(parsed.ok().flatten()),
     }
-    Ok(tree)
 }

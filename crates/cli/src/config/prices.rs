@@ -107,7 +107,8 @@ impl PriceTable {
 impl throughline_server::Prices for PriceTable {
     fn price(&self, provider: &str, model: &str) -> Option<Known> {
         let at = clock::now();
-        let name = format!("{provider}\n{model}\n{}", at.as_second().div_euclid(3600));
+        let hour = at.as_second().div_euclid(3600).to_string();
+        let name = [provider, "\n", model, "\n", &hour].concat();
         self.cached.get_or_insert_with(&name, || self.price_at(provider, model, at))
     }
 

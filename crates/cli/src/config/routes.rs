@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Credential as Key, Provider, matches_pattern};
+use throughline_core::{Credential as Key, Memoized, Provider, matches_pattern};
 use throughline_json::Name;
 use throughline_provider::{AwsKeys, CredentialSettings};
 use throughline_server::{PoolAccount, PoolOptions};
@@ -170,13 +170,15 @@ pub(crate) struct UnknownModelError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Routes {
     providers: Vec<ProviderSettings>,
-    routes: Vec<Route>,
+    aliases: Vec<Route>,
+    /// The providers whose patterns match recent model names.
+    claims: Memoized<Option<Destination>>,
 }
 
 impl Routes {
     /// Creates routes. `providers` must list configured providers before built-in providers.
     pub(crate) fn new(providers: Vec<ProviderSettings>, routes: Vec<Route>) -> Self {
-        Self { providers, routes }
+        Self { providers, aliases: routes, claims: Memoized::default() }
     }
 
     pub(crate) fn provider(&self, name: &str) -> Option<&ProviderSettings> {
@@ -190,7 +192,7 @@ impl Routes {
 
     /// Returns all routes in the order of the configuration.
     pub(crate) fn routes(&self) -> &[Route] {
-        &self.routes
+        &self.aliases
     }
 
     /// Resolves a model name to one or more destinations, in the order in which they are tried.
@@ -200,7 +202,7 @@ impl Routes {
 
     /// Like [`Routes::resolve`], but does not look for similar names if the model is unknown.
     pub(crate) fn find(&self, model: &str) -> Option<Vec<Destination>> {
-        if let Some(route) = self.routes.iter().find(|route| *route.model == *model) {
+        if let Some(route) = self.aliases.iter().find(|route| *route.model == *model) {
             return Some(route.targets.clone());
         }
         let found = self.parse_destination(model).or_else(|| self.find_claim(model));
@@ -216,6 +218,10 @@ impl Routes {
 
     /// Finds the provider whose pattern matches a bare model name.
     fn find_claim(&self, model: &str) -> Option<Destination> {
+        self.claims.get_or_insert_with(model, || self.match_patterns(model))
+    }
+
+    fn match_patterns(&self, model: &str) -> Option<Destination> {
         let rank = |provider: &&ProviderSettings| {
             let patterns = provider.models.iter().filter(|pattern| matches_pattern(pattern, model));
             let length = patterns.map(|pattern| pattern.len()).max();
@@ -244,7 +250,7 @@ impl Routes {
             let close = close.filter(move |provider| provider.serves(model));
             close.map(move |provider| format!("{}/{model}", provider.name))
         });
-        let aliases = self.routes.iter().map(|route| route.model.to_string());
+        let aliases = self.aliases.iter().map(|route| route.model.to_string());
         let patterns = self.providers.iter().flat_map(|provider| &provider.models);
         let claimed = patterns.filter_map(|pattern| like_pattern(requested, pattern));
         let all = prefixed.chain(aliases).chain(claimed);
@@ -253,7 +259,7 @@ impl Routes {
     }
 
     fn can_resolve(&self, name: &str) -> bool {
-        self.routes.iter().any(|route| *route.model == *name)
+        self.aliases.iter().any(|route| *route.model == *name)
             || self.parse_destination(name).or_else(|| self.find_claim(name)).is_some()
     }
 }

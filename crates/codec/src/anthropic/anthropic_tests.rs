@@ -48,6 +48,21 @@ fn reply(model: &str, content: &str) -> Reply {
 }
 
 #[test]
+fn summary_of_a_reply_is_the_reply_without_its_items() {
+    let context = DecodeContext::of(target(CLAUDE_4_5));
+    let body = Bytes::from_static(
+        br#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"thinking","thinking":"Look.","signature":"c2ln"},{"type":"tool_use","id":"toolu_1","name":"read_file","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"container":{"id":"c1"},"usage":{"input_tokens":1,"output_tokens":2}}"#,
+    );
+    let whole = AnthropicMessages.decode_reply(&body, &context).unwrap();
+    let summary = AnthropicMessages.decode_reply_summary(&body, &context).unwrap();
+    assert_eq!(whole.items.len(), 2);
+    assert_eq!(summary, Reply { items: Vec::new(), ..whole });
+    let refused = Bytes::from_static(br#"{"type":"error","error":{"type":"x","message":"y"}}"#);
+    let error = AnthropicMessages.decode_reply_summary(&refused, &context).unwrap_err();
+    assert!(matches!(error, CodecError::Provider(_)), "{error}");
+}
+
+#[test]
 fn model_in_the_path_is_one_encoded_segment() {
     let path = |model: &str| {
         let target = Catalog::builtin().target_for("vertex-anthropic", model, "main").unwrap();

@@ -86,6 +86,22 @@ pub(super) fn tools(tools: Option<Node<'_>>) -> Vec<Tool> {
 }
 
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
+    decode_reply_with(body, context, |reader, list| reader.reply_items(Some(list), read_block))
+}
+
+/// Decodes a response without its Items. The stop reason of this wire does not depend on them.
+pub(super) fn decode_reply_summary(
+    body: &Bytes,
+    context: &DecodeContext,
+) -> Result<Reply, CodecError> {
+    decode_reply_with(body, context, |_, _| Vec::new())
+}
+
+fn decode_reply_with(
+    body: &Bytes,
+    context: &DecodeContext,
+    items: impl FnOnce(&mut ItemReader<'_>, Node<'_>) -> Vec<Item>,
+) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     if root.text_of("type").as_deref() == Some("error") || root.get("error").is_some() {
@@ -98,7 +114,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     let origin = context.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
     let mut reader = ItemReader::for_reply(context, WIRE, &origin, id.as_ref());
-    let items = reader.reply_items(Some(list), read_block);
+    let items = items(&mut reader, list);
     let sequence = root.name_of("stop_sequence");
     let stop = wire::stop(root.text_of("stop_reason").as_deref(), sequence);
     let usage = root.get("usage").map(|usage| wire::usage(usage, Usage::default()));

@@ -41,6 +41,14 @@ impl Codec for AnthropicMessages {
 
     codec_methods!(WIRE, stream::AnthropicDecoder, stream::AnthropicEncoder);
 
+    fn decode_reply_summary(
+        &self,
+        body: &Bytes,
+        context: &DecodeContext,
+    ) -> Result<Reply, CodecError> {
+        decode::decode_reply_summary(body, context)
+    }
+
     fn prefix_members(&self) -> &'static [&'static str] {
         &["tools", "system", "messages"]
     }

@@ -1,7 +1,8 @@
 //! Authenticates callers by the keys or cookies in their requests, and refuses requests from other
 //! sites.
 
-use axum::http::{HeaderMap, Uri};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderName, Uri};
 use throughline_core::{Credential, Tenant};
 use throughline_json::Name;
 
@@ -10,6 +11,11 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, PREFIX_HEADER};
 use crate::provider_key::{KeyPlace, ProviderKey};
+
+/// The headers for keys of Anthropic, Google and Azure.
+static ANTHROPIC_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+static AZURE_KEY: HeaderName = HeaderName::from_static("api-key");
 
 /// Authenticates the caller. If no keys exist, checks that the gateway may serve this caller
 /// without a key.
@@ -125,16 +131,16 @@ fn sent_keys(
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> (Option<Credential>, Option<ProviderKey>) {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let bearer = text("authorization").and_then(|value| {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = text(&AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
     let query = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("key="));
     let keys = [
-        (text("x-api-key"), KeyPlace::Anthropic),
-        (text("x-goog-api-key"), KeyPlace::Google),
-        (text("api-key"), KeyPlace::Azure),
+        (text(&ANTHROPIC_KEY), KeyPlace::Anthropic),
+        (text(&GOOGLE_KEY), KeyPlace::Google),
+        (text(&AZURE_KEY), KeyPlace::Azure),
         (bearer, KeyPlace::Bearer),
         (query, KeyPlace::Google),
     ];

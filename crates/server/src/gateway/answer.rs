@@ -46,7 +46,7 @@ impl Exchange<'_> {
     pub(crate) async fn answer(
         &self,
         node: &TurnId,
-        ready: PreparedRequest,
+        ready: Box<PreparedRequest>,
         reached: &RouteTarget,
         answer: UpstreamResponse,
         request: &Request,
@@ -281,8 +281,18 @@ impl Exchange<'_> {
         let from = codec_for(&context.target.origin.wire)?;
         let readable = compression::inflate(encoding.as_deref(), &body);
         let readable = readable.map_err(|error| error.to_string());
+        let needs_items = keeper.needs_items()
+            || rewriter.is_some()
+            || self.compaction.is_some()
+            || !removed_tools.is_empty();
         let reply = readable.and_then(|readable| {
-            let reply = Stage::Parse.run(|| from.decode_reply(&readable, &context));
+            let reply = Stage::Parse.run(|| {
+                if needs_items {
+                    from.decode_reply(&readable, &context)
+                } else {
+                    from.decode_reply_summary(&readable, &context)
+                }
+            });
             let mut reply = reply.map_err(|error| error.to_string())?;
             if self.compaction.is_some() {
                 // A native compaction repeats the user's messages, which are no output of a model.

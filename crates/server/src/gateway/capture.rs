@@ -50,6 +50,11 @@ impl CaptureHandle {
         self.conversation.is_some() && self.scope.record().keeps_response
     }
 
+    /// Returns whether the reply's Items are needed: to capture the reply, or to record its ids.
+    pub(crate) fn needs_items(&self) -> bool {
+        self.conversation.is_some() || self.owner.is_some()
+    }
+
     /// Captures the reply, if captures are enabled. The end of the response waits for the capture
     /// for at most `longest`, or not at all if captures are relaxed. If the capture fails, the
     /// caller still gets the response and the loss is reported. `shown_body` is the response as the

@@ -14,7 +14,7 @@ impl Exchange<'_> {
         sent: usize,
     ) -> GatewayResult<()> {
         let is_repeated = self.scope.release_budget();
-        let estimate = estimate_usage(sent, self.body.as_ref());
+        let estimate = || estimate_usage(sent, self.body.as_ref());
         let meter = &self.gateway.operations.meter;
         let reserved =
             meter.reserve(&self.caller.admission, reached, estimate, is_repeated).await?;

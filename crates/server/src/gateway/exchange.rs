@@ -94,7 +94,7 @@ impl<'g> Exchange<'g> {
     async fn try_targets(
         &self,
         request: &Request,
-    ) -> GatewayResult<(PreparedRequest, RouteTarget, UpstreamResponse)> {
+    ) -> GatewayResult<(Box<PreparedRequest>, RouteTarget, UpstreamResponse)> {
         let model = self.requested_model(request)?;
         self.scope.record().set_requested_model(model);
         self.check_compaction()?;
@@ -128,7 +128,7 @@ impl<'g> Exchange<'g> {
                 .transpose()?;
             let renamed = compacting(&request.body)?;
             let length = expanded.as_ref().map_or(&renamed, |(_, expanded)| expanded).body.len();
-            let ready = Box::pin(self.prepare(renamed, expanded, reached));
+            let ready = self.prepare(renamed, expanded, reached);
             let mut ready =
                 self.gateway.operations.heavy.run(&self.caller, length, ready).await??;
             ready.compaction = method;

@@ -8,8 +8,8 @@ use throughline_codec::{
     PreparedCall, RepairLevel, Verdict, continuation_token,
 };
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, EncodedRequest, Fate, Item, ItemId, Provider,
-    ReasoningChannel, Request, SIDE_CHANNEL, Stage, Target, Tenant, Warning,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Fate, Item, ItemId, Provider, Request,
+    Stage, Target, Tenant, Warning,
 };
 use throughline_json::{Name, Tree};
 use tokio::time::timeout;
@@ -143,6 +143,20 @@ impl Exchange<'_> {
     pub(crate) async fn prepare(
         &self,
         request: Request,
+        resumed: Option<(&StoredResponse, Request)>,
+        reached: &RouteTarget,
+    ) -> GatewayResult<Box<PreparedRequest>> {
+        if resumed.is_none() && self.passes_unchanged(&request, reached) {
+            return Ok(Box::new(self.pass_through(request, reached)));
+        }
+        let decoding = Box::pin(self.prepare_decoded(request, resumed, reached));
+        decoding.await.map(Box::new)
+    }
+
+    /// Prepares a request that must be decoded.
+    async fn prepare_decoded(
+        &self,
+        request: Request,
         mut resumed: Option<(&StoredResponse, Request)>,
         reached: &RouteTarget,
     ) -> GatewayResult<PreparedRequest> {
@@ -154,9 +168,6 @@ impl Exchange<'_> {
         }
         let full_request = resumed.as_ref().map_or(&request, |(_, full_request)| full_request);
         let references = Box::pin(self.resolve_references(full_request, reached)).await?;
-        if resumed.is_none() && references.is_none() && self.passes_unchanged(&request, reached) {
-            return Ok(self.pass_through(request, reached));
-        }
         let found = references.as_ref().filter(|_| self.compaction.is_none());
         if let Some(ResolvedReferences { with_ids, .. }) = found {
             // Later requests continue from these items, even if their response is deleted.
@@ -279,52 +290,6 @@ impl Exchange<'_> {
                 Ok((encoded.ok_or(problem)?, true))
             }
             found => Ok((found?, false)),
-        }
-    }
-
-    /// Returns whether a request is sent without decoding it: in the mode `off`, to a provider of
-    /// the caller's wire, if the request contains nothing that the gateway issued.
-    fn passes_unchanged(&self, request: &Request, reached: &RouteTarget) -> bool {
-        let has = |text: &str| memchr::memmem::find(&request.body, text.as_bytes()).is_some();
-        self.gateway.mode == ReplayMode::Off
-            && reached.provider.wire == self.wire
-            && self.body.is_some()
-            // An API with this channel streams by default.
-            && reached.provider.dialect.channel != ReasoningChannel::Thinking
-            && !reached.provider.dialect.model_in_path
-            && !Claims::contains_handles(&request.body)
-            && !has(SIDE_CHANNEL)
-            // A token is checked after decoding.
-            && !has("continuationToken")
-            && !has("continuation_token")
-            // An escaped letter could hide a Claim or a token.
-            && !has("\\u00")
-    }
-
-    /// Prepares a request that is sent as received.
-    fn pass_through(&self, request: Request, reached: &RouteTarget) -> PreparedRequest {
-        let (target, tenant) = self.target(reached);
-        let verdict = AuditOutcome::skipped().verdict;
-        let stream = dialect::is_streamed(&self.wire, &request.path, self.body.as_ref());
-        {
-            let mut record = self.scope.record();
-            record.tenant = tenant.clone();
-            record.verdict = Some(verdict);
-        }
-        let (fates, warnings) = (Vec::new(), Vec::new());
-        let encoded = EncodedRequest { request, fates, warnings, prefix: None };
-        PreparedRequest {
-            encoded,
-            verdict,
-            conversation: None,
-            tenant,
-            target,
-            stream,
-            is_unrestored: false,
-            compaction: None,
-            appended: 0,
-            removed_tools: RemovedTools::default(),
-            call_forms: CallForms::default(),
         }
     }
 

@@ -92,9 +92,13 @@ impl Exchange<'_> {
     /// received request with stored conversations. Stored conversations contain no references.
     fn may_have_references(&self, body: &Bytes) -> bool {
         let has = |key: &str| memchr::memmem::find(body, key.as_bytes()).is_some();
-        has("item_reference")
-            || has("resp_tl1")
-            || self.body.as_ref().is_some_and(|body| elements(body).next().is_some())
+        has("item_reference") || has("resp_tl1") || self.received_references()
+    }
+
+    /// Returns whether the received request contains references or minted ids.
+    pub(crate) fn received_references(&self) -> bool {
+        self.wire == Wire::OPENAI_RESPONSES
+            && self.body.as_ref().is_some_and(|body| elements(body).next().is_some())
     }
 
     /// Looks up items by their ids. An id that neither the store nor the target can resolve is

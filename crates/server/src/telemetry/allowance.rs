@@ -124,11 +124,15 @@ impl Meter {
         &self,
         admission: &Admission,
         reached: &RouteTarget,
-        estimate: Usage,
+        estimate: impl FnOnce() -> Usage,
         is_repeated: bool,
     ) -> GatewayResult<Option<BudgetReservation>> {
+        let Admission::Key { allowance, .. } = admission else { return Ok(None) };
+        if limits_of(allowance).is_empty() {
+            return Ok(None);
+        }
         let price = self.price(&reached.charged_provider(), &reached.model);
-        let mut need = UsageAmount::for_one_call(estimate, price);
+        let mut need = UsageAmount::for_one_call(estimate(), price);
         need.calls = u64::from(!is_repeated);
         let reserved = self.reserve_amount(admission, &need).await?;
         reserved.map_err(|(_, problem)| problem)
