@@ -40,6 +40,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         let spec = LoadSpec { dialect, ..spec };
         let used = measure(name, &gateway.server, Some(&gateway), spec).await?;
         stages.push((name, used));
+        gateway.stop().await?;
     }
     if stages.iter().all(|(_, used)| used.is_empty()) {
         println!(
