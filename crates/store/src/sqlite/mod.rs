@@ -11,7 +11,6 @@ mod commit;
 mod copy;
 mod driver;
 mod erase;
-mod group_wait;
 mod plan;
 mod protect;
 mod read;

@@ -1,7 +1,6 @@
 //! The writer thread. Each transaction contains all batches that were queued during the last fsync,
-//! and those that arrive while the transaction is written. Under load, relaxed batches also wait
-//! while further batches arrive: see `group_wait.rs`. A durable batch never waits for later
-//! batches.
+//! and those that arrive while the transaction is written. Under load, relaxed batches also wait a
+//! millisecond for further batches. A durable batch never waits for later batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -21,7 +20,6 @@ use crate::row_mac::{RowKey, RowState};
 use crate::sealed_batch::{SealedBatch, SealedRecord};
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::CommitError;
-use crate::sqlite::group_wait::wait_for_arrivals;
 use crate::sqlite::reserve;
 use crate::sqlite::schema::{instant, runtime_failure, touch, wait_for};
 use crate::sqlite::statements::{Statements, now};
@@ -34,6 +32,10 @@ use crate::sync::lock;
 const GROUP: usize = 256;
 /// Approximate maximum number of content bytes per transaction.
 const MAX_GROUP_BYTES: usize = 16 << 20;
+/// How long a relaxed batch waits for further batches, if the last transaction had several. Batches
+/// share many of the pages that they change, and a transaction writes each page to the WAL once. A
+/// longer wait would delay the next requests of the same conversations.
+const GROUP_WAIT: Duration = Duration::from_millis(1);
 /// Maximum time until a relaxed commit is synced to disk.
 const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
 /// After a batch did not fit on the disk, how long batches of its size or larger are rejected.
@@ -201,7 +203,6 @@ impl WriterHandle {
         let (path, chains) = (path.to_owned(), Chains::new(name));
         let (durability, patience) = (options.durability, options.patience);
         let permits = Arc::new(Semaphore::new(options.queue.max(1)));
-        let writer_permits = Arc::clone(&permits);
         let thread = std::thread::Builder::new().name("throughline-writer".into());
         let thread = thread.spawn(move || {
             wait_for(patience);
@@ -219,7 +220,6 @@ impl WriterHandle {
                 recent,
                 index_retry: None,
                 last_group: 0,
-                permits: writer_permits,
             };
             writer.run(&mut queue);
         });
@@ -307,8 +307,6 @@ pub(super) struct SqliteWriter<'db> {
     index_retry: Option<Instant>,
     /// Number of batches in the last group.
     last_group: usize,
-    /// Permits for queued batches, of which each batch holds one.
-    permits: Arc<Semaphore>,
 }
 
 impl SqliteWriter<'_> {
@@ -322,8 +320,7 @@ impl SqliteWriter<'_> {
                 Ok(SqliteJob::Commit(first)) => {
                     if let Some(first) = queue.admit(first) {
                         if self.durability == Durability::Relaxed && self.last_group > 1 {
-                            let free = || self.permits.available_permits();
-                            wait_for_arrivals(free, std::thread::sleep);
+                            std::thread::sleep(GROUP_WAIT);
                         }
                         Stage::Store.run(|| {
                             self.commit(BatchGroup::new(first, queue));

@@ -37,7 +37,6 @@ fn relaxed(db: &Connection) -> SqliteWriter<'_> {
         recent: Arc::new(RecentTurns::new(4096)),
         index_retry: None,
         last_group: 0,
-        permits: Arc::new(Semaphore::new(1)),
     }
 }
 
