@@ -163,8 +163,8 @@ pub trait Codec: Send + Sync {
     /// Decodes a complete response to a request that was sent to `context.target`.
     fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError>;
 
-    /// Decodes a complete response without its Items. The default implementation decodes the whole
-    /// response.
+    /// Decodes a complete response, but may leave out its Items. Every other field equals that of
+    /// [`Codec::decode_reply`].
     fn decode_reply_summary(
         &self,
         body: &Bytes,

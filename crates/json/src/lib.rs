@@ -169,4 +169,9 @@ impl SyntaxError {
     pub fn is_too_deep(&self) -> bool {
         self.what == scan::TOO_DEEP
     }
+
+    /// Whether the text has too many values; see [`Tree::parse_bounded`].
+    pub(crate) fn is_too_many(&self) -> bool {
+        self.what == scan::TOO_MANY
+    }
 }

@@ -59,12 +59,9 @@ pub(super) enum EntryBound {
 }
 
 /// Indexes a text, which must be valid UTF-8 and shorter than 4 GiB. `deepest` is the maximum depth
-/// of nested containers. Returns `None` if the text has more entries than [`EntryBound::AtMost`].
-pub(super) fn index(
-    text: &[u8],
-    deepest: u32,
-    bound: EntryBound,
-) -> Result<Option<Index>, SyntaxError> {
+/// of nested containers. Fails with [`TOO_MANY`] if the text has more entries than
+/// [`EntryBound::AtMost`].
+pub(super) fn index(text: &[u8], deepest: u32, bound: EntryBound) -> Result<Index, SyntaxError> {
     let estimate = text.len() / 48 + 16;
     // A growing vector takes up to three times its final memory, so the entries of long texts are
     // counted first, unless their number is bounded.
@@ -99,16 +96,17 @@ struct Scanner<'t> {
 }
 
 pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
+pub(super) const TOO_MANY: &str = "the text has too many values";
 
 /// The `link` of an outermost container, which has no enclosing container.
 const NONE: u32 = u32::MAX;
 
 impl Scanner<'_> {
-    fn run(mut self) -> Result<Option<Index>, SyntaxError> {
+    fn run(mut self) -> Result<Index, SyntaxError> {
         self.value()?;
         while let Some(container) = self.index.entries.get(self.open as usize) {
             if self.index.entries.len() > self.most {
-                return Ok(None);
+                return Err(self.error(TOO_MANY));
             }
             let is_object = container.shape == JsonKind::Object;
             let is_first = self.index.entries.len() == self.open as usize + 1;
@@ -135,7 +133,8 @@ impl Scanner<'_> {
         }
         self.skip_space();
         match self.peek() {
-            None => Ok(Some(self.index)),
+            None if self.index.entries.len() > self.most => Err(self.error(TOO_MANY)),
+            None => Ok(self.index),
             Some(_) => Err(self.error("unexpected text after the JSON value")),
         }
     }

@@ -11,7 +11,7 @@ use crate::text::{self, Escaped};
 use crate::{Json, JsonKind, SyntaxError, work};
 
 /// A JSON text with an index of all its values. Values are slices that share the text's memory.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
     index: Index,
@@ -26,8 +26,7 @@ impl Tree {
     /// Parses a text with at most `deepest` levels of nesting. Deeper nesting is an error; see
     /// [`SyntaxError::is_too_deep`].
     pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
-        let parsed = Self::parse_up_to(deepest, EntryBound::Unlimited, text.into())?;
-        Ok(parsed.unwrap_or_default())
+        Self::parse_up_to(deepest, EntryBound::Unlimited, text.into())
     }
 
     /// Parses a text like [`Tree::parse_within`]. `entries` is the number of its entries, which was
@@ -37,8 +36,7 @@ impl Tree {
         entries: usize,
         text: impl Into<Bytes>,
     ) -> Result<Self, SyntaxError> {
-        let parsed = Self::parse_up_to(deepest, EntryBound::Exactly(entries), text.into())?;
-        Ok(parsed.unwrap_or_default())
+        Self::parse_up_to(deepest, EntryBound::Exactly(entries), text.into())
     }
 
     /// Parses a text like [`Tree::parse_within`]. Returns `None` if the text has more than `most`
@@ -48,14 +46,13 @@ impl Tree {
         most: usize,
         text: impl Into<Bytes>,
     ) -> Result<Option<Self>, SyntaxError> {
-        Self::parse_up_to(deepest, EntryBound::AtMost(most), text.into())
+        match Self::parse_up_to(deepest, EntryBound::AtMost(most), text.into()) {
+            Err(error) if error.is_too_many() => Ok(None),
+            parsed => parsed.map(Some),
+        }
     }
 
-    fn parse_up_to(
-        deepest: u32,
-        bound: EntryBound,
-        bytes: Bytes,
-    ) -> Result<Option<Self>, SyntaxError> {
+    fn parse_up_to(deepest: u32, bound: EntryBound, bytes: Bytes) -> Result<Self, SyntaxError> {
         if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
             let problem = "the text is not valid UTF-8";
             return Err(SyntaxError::at(&bytes, error.valid_up_to(), problem));
@@ -63,12 +60,13 @@ impl Tree {
         if u32::try_from(bytes.len()).is_err() {
             return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
         }
-        Ok(scan::index(&bytes, deepest, bound)?.map(|index| Self { bytes, index }))
+        let index = scan::index(&bytes, deepest, bound)?;
+        Ok(Self { bytes, index })
     }
 
     /// Indexes a text that was already validated.
     pub(super) fn from_checked(bytes: &Bytes) -> Self {
-        let index = scan::index(bytes, u32::MAX, EntryBound::Unlimited).ok().flatten();
+        let index = scan::index(bytes, u32::MAX, EntryBound::Unlimited);
         Self { bytes: bytes.clone(), index: index.unwrap_or_default() }
     }
 

@@ -79,7 +79,7 @@ pub(crate) use crate::gateway::objects::{METHODS, object_ids};
 pub use crate::gateway::prefix::PrefixPolicy;
 use crate::routing::ModelRouter;
 use crate::sign_in::SignIn;
-use crate::telemetry::{RequestScope, Telemetry, read_body};
+use crate::telemetry::{LARGE, RequestScope, Telemetry, read_body};
 
 /// How the gateway handles a request that the provider would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,8 +161,8 @@ pub(crate) async fn receive(
 /// items.
 const ITEM: usize = 192;
 
-/// Indexes a body if it is JSON. A body with many entries is measured first, so that a body that
-/// exceeds the limits is never indexed.
+/// Indexes a body if it is JSON. A large body is measured before it is indexed completely, unless it
+/// has so few entries that it cannot exceed a limit.
 pub(crate) fn limited_tree(
     body: &Bytes,
     deepest: u32,
@@ -184,12 +184,17 @@ pub(crate) fn limited_tree(
     };
     // A body has at most as many items and tools as entries, so most bodies need no second pass.
     let entries = sizes.items.min(sizes.tools).min(sizes.entries);
-    let tree = match Tree::parse_bounded(deepest, entries, body.clone()) {
-        Ok(None) => {
-            let measured = Measure::count(body, sizes).map_err(too_many)?;
-            Tree::parse_measured(deepest, measured.entries, body.clone()).map(Some)
+    let tree = if body.len() < LARGE {
+        let tree = Tree::parse_within(deepest, body.clone());
+        if tree.as_ref().is_ok_and(|tree| tree.entries() > entries) {
+            Measure::count(body, sizes).map_err(too_many)?;
         }
-        parsed => parsed,
+        tree
+    } else if let Ok(Some(tree)) = Tree::parse_bounded(deepest, entries, body.clone()) {
+        Ok(tree)
+    } else {
+        let measured = Measure::count(body, sizes).map_err(too_many)?;
+        Tree::parse_measured(deepest, measured.entries, body.clone())
     };
     match tree {
         Err(error) if error.is_too_deep() => {
@@ -197,6 +202,6 @@ pub(crate) fn limited_tree(
                 format!("the body is nested deeper than {deepest} levels; reduce the nesting");
             Err(GatewayError::new(400, message))
         }
-        parsed => Ok(parsed.ok().flatten()),
+        parsed => Ok(parsed.ok()),
     }
 }

@@ -57,7 +57,7 @@ pub use crate::telemetry::budget::{BudgetAlerts, budget_log, reset_budget};
 pub(crate) use crate::telemetry::budget::{
     BudgetDenial, BudgetLimit, BudgetReservation, BudgetUnit,
 };
-pub(crate) use crate::telemetry::cpu_pool::CpuPool;
+pub(crate) use crate::telemetry::cpu_pool::{CpuPool, LARGE};
 pub(crate) use crate::telemetry::estimate::{BYTES_OF_A_TOKEN, estimate_usage};
 pub(crate) use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};

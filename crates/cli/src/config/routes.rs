@@ -172,13 +172,13 @@ pub(crate) struct Routes {
     providers: Vec<ProviderSettings>,
     aliases: Vec<Route>,
     /// The providers whose patterns match recent model names.
-    claims: Memoized<Option<Destination>>,
+    pattern_matches: Memoized<Option<Destination>>,
 }
 
 impl Routes {
     /// Creates routes. `providers` must list configured providers before built-in providers.
     pub(crate) fn new(providers: Vec<ProviderSettings>, routes: Vec<Route>) -> Self {
-        Self { providers, aliases: routes, claims: Memoized::default() }
+        Self { providers, aliases: routes, pattern_matches: Memoized::default() }
     }
 
     pub(crate) fn provider(&self, name: &str) -> Option<&ProviderSettings> {
@@ -218,7 +218,7 @@ impl Routes {
 
     /// Finds the provider whose pattern matches a bare model name.
     fn find_claim(&self, model: &str) -> Option<Destination> {
-        self.claims.get_or_insert_with(model, || self.match_patterns(model))
+        self.pattern_matches.get_or_insert_with(model, || self.match_patterns(model))
     }
 
     fn match_patterns(&self, model: &str) -> Option<Destination> {

@@ -83,7 +83,8 @@ pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<Cl
         (text.starts_with('<') || thoughts_in(&captured.items).any(|known| text.starts_with(known)))
             && !texts().any(|own| own == text)
     };
-    // A cheap check comes first, because most turns contain no Thoughts as text.
+    // A cheap check comes first, because most turns contain no Thoughts as text. The turn's own
+    // texts are kept.
     if !items.iter().filter_map(text_of).any(may_be_thought) {
         return None;
     }

@@ -12,9 +12,11 @@ use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, PREFIX_HEADER};
 use crate::provider_key::{KeyPlace, ProviderKey};
 
-/// The headers for keys of Anthropic, Google and Azure.
+/// The header for keys of Anthropic.
 static ANTHROPIC_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// The header for keys of Google.
 static GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+/// The header for keys of Azure.
 static AZURE_KEY: HeaderName = HeaderName::from_static("api-key");
 
 /// Authenticates the caller. If no keys exist, checks that the gateway may serve this caller

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
+use memchr::memmem;
 use throughline_codec::{AuditOutcome, CallForms};
 use throughline_core::{EncodedRequest, ReasoningChannel, Request, SIDE_CHANNEL};
 use throughline_replay::Claims;
@@ -14,9 +15,9 @@ use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::removed_tools::RemovedTools;
 use crate::routing::RouteTarget;
 
-/// Texts because of which a request may have to be decoded even in the mode `off`: a part of every
-/// handle, the member for reasoning of other vendors, a continuation token, and the escape of a
-/// letter that could hide a handle or a token.
+/// A request that contains one of these texts may need decoding: a part of every handle, the member
+/// for reasoning of other vendors, a continuation token, and the escape of a letter that could hide
+/// a handle or a token.
 const DECODED_TEXTS: [&str; 5] =
     [Claims::HANDLE_PART, SIDE_CHANNEL, "continuationToken", "continuation_token", "\\u00"];
 
@@ -25,15 +26,19 @@ const DECODED_TEXTS: [&str; 5] =
 static DECODED_TEXT_FINDER: LazyLock<Option<Searcher>> =
     LazyLock::new(|| Searcher::new(DECODED_TEXTS));
 
-/// Returns whether a body contains a handle of the gateway, or another text because of which it
-/// must be decoded.
-fn must_be_decoded(body: &[u8]) -> bool {
-    let Some(finder) = &*DECODED_TEXT_FINDER else { return true };
-    let mut found =
-        finder.find_iter(body).map(|found| DECODED_TEXTS.get(found.pattern().as_usize()));
-    let is_other = |text: Option<&&str>| text != Some(&Claims::HANDLE_PART);
+/// Returns whether a body contains a handle of the gateway, or another of the [`DECODED_TEXTS`].
+fn must_be_decoded(body: &[u8], finder: Option<&Searcher>) -> bool {
+    let is_other = |text: &&str| *text != Claims::HANDLE_PART;
+    let Some(finder) = finder else {
+        let mut others = DECODED_TEXTS.iter().filter(|text| is_other(text));
+        return others.any(|text| memmem::find(body, text.as_bytes()).is_some())
+            || Claims::contains_handles(body);
+    };
+    let mut found = finder
+        .find_iter(body)
+        .filter_map(|found| DECODED_TEXTS.get(found.pattern().as_usize()).copied());
     found.next().is_some_and(|first| {
-        is_other(first) || found.any(is_other) || Claims::contains_handles(body)
+        is_other(&first) || found.any(|text| is_other(&text)) || Claims::contains_handles(body)
     })
 }
 
@@ -48,7 +53,7 @@ impl Exchange<'_> {
             && reached.provider.dialect.channel != ReasoningChannel::Thinking
             && !reached.provider.dialect.model_in_path
             && !self.received_references()
-            && !must_be_decoded(&request.body)
+            && !must_be_decoded(&request.body, DECODED_TEXT_FINDER.as_ref())
     }
 
     /// Prepares a request that is sent as received.
@@ -75,6 +80,32 @@ impl Exchange<'_> {
             appended: 0,
             removed_tools: RemovedTools::default(),
             call_forms: CallForms::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_decoded_because_of_their_texts() {
+        let claim = format!("\"signature\":\"tl1c{}\"", "a".repeat(32));
+        for (text, expected) in [
+            ("\"content\":\"tl1 is no handle\"", false),
+            ("\"content\":\"a\\nb\"", false),
+            (&claim, true),
+            ("\"throughline_thoughts\":[]", true),
+            ("\"continuationToken\":\"t\"", true),
+            ("\"tl1\":1,\"continuation_token\":\"t\"", true),
+            ("\"content\":\"\\u0074l1\"", true),
+        ] {
+            for length in [0, 10_000] {
+                let body = format!("{{\"system\":\"{}\",{text}}}", "x".repeat(length));
+                for finder in [None, DECODED_TEXT_FINDER.as_ref()] {
+                    assert_eq!(must_be_decoded(body.as_bytes(), finder), expected, "{text}");
+                }
+            }
         }
     }
 }

@@ -127,6 +127,7 @@ impl Meter {
         estimate: impl FnOnce() -> Usage,
         is_repeated: bool,
     ) -> GatewayResult<Option<BudgetReservation>> {
+        // Most keys have no limits and need no estimate.
         let Admission::Key { allowance, .. } = admission else { return Ok(None) };
         if limits_of(allowance).is_empty() {
             return Ok(None);

@@ -17,7 +17,7 @@ use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 
 /// Minimum size in bytes of a body that counts as large.
-const LARGE: usize = 256 << 10;
+pub(crate) const LARGE: usize = 256 << 10;
 
 /// Limits concurrent work on large bodies to one job per processor.
 pub(crate) struct CpuPool {
