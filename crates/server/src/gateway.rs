@@ -161,8 +161,8 @@ pub(crate) async fn receive(
 /// items.
 const ITEM: usize = 192;
 
-/// Indexes a body if it is JSON. A large body is measured before it is indexed completely, unless it
-/// has so few entries that it cannot exceed a limit.
+/// Indexes a body if it is JSON. A large body is measured before it is indexed completely, unless
+/// it has so few entries that it cannot exceed a limit.
 pub(crate) fn limited_tree(
     body: &Bytes,
     deepest: u32,
