@@ -141,3 +141,106 @@ fn control_characters_are_refused_only_inside_strings() {
         assert!(error.to_string().contains("control character"), "{text:?}: {error}");
     }
 }
+
+/// Checks that parsing `text` after `known` gives the same result as parsing it alone. Returns
+/// whether the index of `known` was used.
+fn check_parse_after(known: &str, text: &str) -> bool {
+    let known = Tree::parse_within(64, known.to_owned()).unwrap();
+    let after = Tree::parse_after(&known, 64, usize::MAX, text.to_owned());
+    match (Tree::parse_within(64, text.to_owned()), after) {
+        (_, Ok(None)) => false,
+        (Ok(alone), Ok(Some(after))) => {
+            assert_eq!(after.entries(), alone.entries(), "{text:?}");
+            for number in 0..u32::try_from(alone.entries()).unwrap() {
+                let (left, right) = (alone.node(number), after.node(number));
+                assert_eq!((left.shape(), left.range()), (right.shape(), right.range()), "{text}");
+                assert_eq!(left.text(), right.text(), "{text}");
+                assert_eq!(left.canonical(), right.canonical(), "{text}");
+            }
+            let names = |tree: &Tree| {
+                let names = tree.root().all_members().map(|(key, _)| key.number_in_tree());
+                names.collect::<Vec<_>>()
+            };
+            assert_eq!(names(&after), names(&alone), "{text}");
+            true
+        }
+        (Err(alone), Err(after)) => {
+            assert_eq!(after.to_string(), alone.to_string(), "{text:?}");
+            true
+        }
+        (alone, after) => panic!("{text:?}: alone {}, after {}", alone.is_ok(), after.is_ok()),
+    }
+}
+
+#[test]
+fn a_text_is_parsed_after_an_earlier_text() {
+    let cases = [
+        (r#"{"m":[{"a":1},{"b":[2]}],"t":[{"x":"\n"},"y"],"s":true}"#, "grows in the middle"),
+        (r#"{"t":["\u0041",{"x":{}}],"m":[{"a":"\\"},[]]}"#, "grows at the end"),
+        ("{ \"m\" : [ 1 , 2 ]\n,\"t\": null }\n", "has white space"),
+        ("[1,2]", "is an array"),
+        (r#"{"m":[]}"#, "has no messages"),
+    ];
+    for (known, why) in cases {
+        let end = known.find(']').unwrap();
+        let separator = if known.contains("[]") { "" } else { "," };
+        for new in ["3", "12", r#"{"role":"u\u00e9","c":["\"",{}]}"#, "[[[]]]", "\"é\"", "tru", ""]
+        {
+            let text = format!("{}{separator}{new}{}", &known[..end], &known[end..]);
+            assert!(check_parse_after(known, &text), "the known text {why}: {text}");
+        }
+        assert!(check_parse_after(known, known), "{why}");
+    }
+    // The part that is left out makes these texts invalid.
+    for (known, text) in [("[1,2]", "[,2]"), (r#"{"a":1,"b":2}"#, r#"{,"b":2}"#), ("[1,2]", "[12]")]
+    {
+        assert!(check_parse_after(known, text), "{text}");
+    }
+    assert!(!check_parse_after("1", "12"));
+    assert!(!check_parse_after("[1]", " [1]"));
+}
+
+#[test]
+fn limits_hold_after_an_earlier_text() {
+    let known = Tree::parse_within(8, r#"{"m":[[[1]]]}"#).unwrap();
+    let parse = |deepest, most, text: &'static str| Tree::parse_after(&known, deepest, most, text);
+    assert!(parse(8, 9, r#"{"m":[[[1]],[]]}"#).unwrap().is_some());
+    assert!(parse(8, 6, r#"{"m":[[[1]],[]]}"#).unwrap().is_none());
+    assert!(parse(8, 99, r#"{"m":[[[1]],[[[[[[[]]]]]]]]}"#).err().unwrap().is_too_deep());
+    // The known text may be nested more deeply than this limit allows.
+    assert!(parse(3, 9, r#"{"m":[[[1]],[]]}"#).unwrap().is_none());
+}
+
+/// Generates JSON values of a conversation's shapes.
+fn json_values() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("-1.5e3".to_owned()),
+        any::<u8>().prop_map(|number| number.to_string()),
+        "[a-z\\\\\"é\n]{0,6}".prop_map(|text| json::string(&text).as_str().to_owned()),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let array = proptest::collection::vec(inner.clone(), 0..4);
+        let array = array.prop_map(|values| format!("[{}]", values.join(", ")));
+        let object = proptest::collection::vec(("[a-c]", inner), 0..4).prop_map(|members| {
+            let members = members.into_iter().map(|(key, value)| format!("\"{key}\": {value}"));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        });
+        prop_oneof![array, object]
+    })
+}
+
+proptest! {
+    /// Any edit of a text gives the same index, or the same error, as without the earlier text.
+    #[test]
+    fn parsing_after_any_earlier_text_changes_nothing(
+        known in json_values(),
+        (from, length) in (0_usize..200, 0_usize..20),
+        new in prop_oneof![json_values(), "[\\[\\]{},:\"0-9a é\\\\]{0,5}"],
+    ) {
+        let from = known.floor_char_boundary(from.min(known.len()));
+        let to = known.ceil_char_boundary((from + length).min(known.len()));
+        let text = [&known[..from], &*new, &known[to..]].concat();
+        check_parse_after(&known, &text);
+    }
+}

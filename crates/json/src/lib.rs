@@ -10,6 +10,7 @@
 //! [`record!`] declares the members of an object. The declaration generates a parser, a writer and
 //! a JSON Schema.
 
+mod common;
 mod document;
 mod measure;
 mod name;
@@ -25,6 +26,7 @@ mod json_tests;
 
 use bytes::Bytes;
 
+pub use crate::common::{common_prefix, common_suffix};
 pub use crate::document::{
     Definitions, DocumentRecord, Fields, InvalidDocument, Nullable, Opaque, RecordMember,
     SchemaBuilder, StringEnum, array_schema, enum_schema, join_variants, type_schema, write_extras,

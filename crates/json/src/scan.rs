@@ -1,5 +1,9 @@
 //! Indexes JSON text in one pass, without recursion or copies.
 
+mod reuse;
+
+use crate::scan::reuse::KnownEnd;
+pub(super) use crate::scan::reuse::index_after;
 use crate::text::{self, Specials};
 use crate::{Measure, SizeLimits, SyntaxError};
 
@@ -29,6 +33,8 @@ pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     /// The offsets of escapes in strings.
     pub(super) escapes: Vec<u32>,
+    /// The maximum depth of nested containers with which the text was indexed.
+    pub(super) deepest: u32,
 }
 
 /// The position and type of one value or member name.
@@ -73,10 +79,15 @@ pub(super) fn index(text: &[u8], deepest: u32, bound: EntryBound) -> Result<Inde
         EntryBound::Unlimited => (estimate, usize::MAX),
     };
     let entries = Vec::with_capacity(capacity);
-    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
+    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64), deepest };
+    let has_controls = has_controls(text);
+    Scanner { text, at: 0, index, open: NONE, room: deepest, most, has_controls, end: None }.run()
+}
+
+/// Whether a text contains control characters.
+fn has_controls(text: &[u8]) -> bool {
     // The compiler vectorises this minimum, but no search with an early exit.
-    let has_controls = text.iter().copied().fold(u8::MAX, u8::min) < b' ';
-    Scanner { text, at: 0, index, open: NONE, room: deepest, most, has_controls }.run()
+    text.iter().copied().fold(u8::MAX, u8::min) < b' '
 }
 
 /// Scans a text. `open` is the index of the innermost open container. While a container is open,
@@ -93,6 +104,8 @@ struct Scanner<'t> {
     /// Whether the text contains control characters. If it contains none, strings need not be
     /// searched for them.
     has_controls: bool,
+    /// The end of an earlier text, whose entries are copied.
+    end: Option<KnownEnd<'t>>,
 }
 
 pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
@@ -102,14 +115,24 @@ pub(super) const TOO_MANY: &str = "the text has too many values";
 const NONE: u32 = u32::MAX;
 
 impl Scanner<'_> {
+    /// Scans the text from the current position.
     fn run(mut self) -> Result<Index, SyntaxError> {
-        self.value()?;
+        if self.index.entries.is_empty() {
+            self.value()?;
+        }
         while let Some(container) = self.index.entries.get(self.open as usize) {
             if self.index.entries.len() > self.most {
                 return Err(self.error(TOO_MANY));
             }
             let is_object = container.shape == JsonKind::Object;
             let is_first = self.index.entries.len() == self.open as usize + 1;
+            if self.open == 0
+                && !is_first
+                && let Some(end) = self.end.take_if(|end| end.at == self.at)
+            {
+                self.copy_end(end);
+                continue;
+            }
             self.skip_space();
             match (self.peek(), is_object) {
                 (Some(b'}'), true) | (Some(b']'), false) => {

@@ -11,10 +11,11 @@ use crate::text::{self, Escaped};
 use crate::{Json, JsonKind, SyntaxError, work};
 
 /// A JSON text with an index of all its values. Values are slices that share the text's memory.
+/// Clones share the text and the index.
 #[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
-    index: Index,
+    index: Arc<Index>,
 }
 
 impl Tree {
@@ -52,22 +53,34 @@ impl Tree {
         }
     }
 
+    /// Parses a text like [`Tree::parse_bounded`], but scans only what differs from `known`: the
+    /// index of equal text at the start and at the end is copied. Also returns `None` if the texts
+    /// have no beginning in common.
+    pub fn parse_after(
+        known: &Self,
+        deepest: u32,
+        most: usize,
+        text: impl Into<Bytes>,
+    ) -> Result<Option<Self>, SyntaxError> {
+        let bytes = text.into();
+        check_text(&bytes)?;
+        match scan::index_after(&bytes, &known.bytes, &known.index, deepest, most).transpose() {
+            Err(error) if error.is_too_many() => Ok(None),
+            Err(error) => Err(error),
+            Ok(index) => Ok(index.map(|index| Self { bytes, index: Arc::new(index) })),
+        }
+    }
+
     fn parse_up_to(deepest: u32, bound: EntryBound, bytes: Bytes) -> Result<Self, SyntaxError> {
-        if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
-            let problem = "the text is not valid UTF-8";
-            return Err(SyntaxError::at(&bytes, error.valid_up_to(), problem));
-        }
-        if u32::try_from(bytes.len()).is_err() {
-            return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
-        }
-        let index = scan::index(&bytes, deepest, bound)?;
+        check_text(&bytes)?;
+        let index = Arc::new(scan::index(&bytes, deepest, bound)?);
         Ok(Self { bytes, index })
     }
 
     /// Indexes a text that was already validated.
     pub(super) fn from_checked(bytes: &Bytes) -> Self {
         let index = scan::index(bytes, u32::MAX, EntryBound::Unlimited);
-        Self { bytes: bytes.clone(), index: index.unwrap_or_default() }
+        Self { bytes: bytes.clone(), index: Arc::new(index.unwrap_or_default()) }
     }
 
     /// Returns the outermost value verbatim.
@@ -101,10 +114,28 @@ impl Tree {
         self.index.entries.len()
     }
 
+    /// Returns the memory size of the text and its index in bytes.
+    pub fn size(&self) -> usize {
+        let Index { entries, escapes, .. } = &*self.index;
+        self.bytes.len() + size_of_val(entries.as_slice()) + size_of_val(escapes.as_slice())
+    }
+
     /// Whether the tree indexes exactly this text. The text must be in the same memory; equal bytes
     /// elsewhere do not match.
     pub fn indexes(&self, text: &Bytes) -> bool {
         self.bytes.as_ptr() == text.as_ptr() && self.bytes.len() == text.len()
+    }
+}
+
+/// Checks that a text is valid UTF-8 and shorter than 4 GiB.
+fn check_text(text: &[u8]) -> Result<(), SyntaxError> {
+    if let Err(error) = simdutf8::compat::from_utf8(text) {
+        let problem = "the text is not valid UTF-8";
+        return Err(SyntaxError::at(text, error.valid_up_to(), problem));
+    }
+    match u32::try_from(text.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB")),
     }
 }
 

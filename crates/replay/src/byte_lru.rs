@@ -16,13 +16,6 @@ pub(crate) struct ByteLru<K, V> {
     most: usize,
 }
 
-/// The default limit is 16 MiB.
-impl<K: Eq + Hash, V> Default for ByteLru<K, V> {
-    fn default() -> Self {
-        Self::new(16 << 20)
-    }
-}
-
 impl<K: Eq + Hash, V> ByteLru<K, V> {
     pub(crate) fn new(most: usize) -> Self {
         Self { entries: LinkedHashMap::new(), bytes: 0, most }

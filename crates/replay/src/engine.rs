@@ -51,6 +51,7 @@ use throughline_core::{
 };
 use throughline_json::Name;
 
+use crate::body_cache::BodyCache;
 use crate::call_record::CallLog;
 use crate::claim::Claims;
 pub use crate::engine::capture::{OwnedTurn, Turn};
@@ -67,6 +68,11 @@ use crate::finding::Finding;
 use crate::objects::OwnedIds;
 use crate::turn::ParentTurn;
 
+/// The number of caches that share the memory limit of an engine.
+const CACHES: usize = 5;
+/// The default memory limit of all caches in bytes.
+pub const DEFAULT_CACHE_SIZE: usize = 80 << 20;
+
 /// Captures replies in the Vault and restores lost reasoning into later requests.
 pub struct Replay {
     store: Arc<dyn Store>,
@@ -75,6 +81,7 @@ pub struct Replay {
     turns: TurnCache,
     issuers: IssuerCache,
     calls: CallLog,
+    bodies: BodyCache,
     /// Caches object ids whose owner is known.
     owned: OwnedIds,
     /// The turns being written; `None` unless write-behind is enabled.
@@ -84,10 +91,25 @@ pub struct Replay {
 impl Replay {
     /// Creates an engine that stores turns in `store` and issues Claims with `claims`.
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
-        let calls = CallLog::new(Arc::clone(&store));
-        let (chains, turns) = (ChainCache::default(), TurnCache::default());
-        let (issuers, owned) = (IssuerCache::default(), OwnedIds::default());
-        Self { store, claims, chains, turns, issuers, calls, owned, pending: None }
+        Self::with_cache_size(store, claims, DEFAULT_CACHE_SIZE)
+    }
+
+    /// Creates an engine like [`Replay::new`]. `cache_size` is the maximum memory of its caches in
+    /// bytes: of chains, captured turns, issuers, the bodies of calls, and parsed bodies.
+    pub fn with_cache_size(store: Arc<dyn Store>, claims: Claims, cache_size: usize) -> Self {
+        let most = cache_size / CACHES;
+        let calls = CallLog::new(Arc::clone(&store), most);
+        Self {
+            store,
+            claims,
+            chains: ChainCache::new(most),
+            turns: TurnCache::new(most),
+            issuers: IssuerCache::new(most),
+            calls,
+            bodies: BodyCache::new(most),
+            owned: OwnedIds::default(),
+            pending: None,
+        }
     }
 
     /// Enables write-behind: the reply is sent before its turn is stored. If the process exits
@@ -105,6 +127,11 @@ impl Replay {
     /// Returns the store that contains the Vault.
     pub fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    /// Returns the cache of parsed request bodies.
+    pub fn bodies(&self) -> &BodyCache {
+        &self.bodies
     }
 
     /// Returns the log of call records.

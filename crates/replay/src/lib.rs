@@ -39,11 +39,13 @@
 //! | `claimed` | replies as a client of another dialect receives them, with claims |
 //! | `finding` | what a client did to the turns it was given |
 //! | `objects` | ids of provider-held objects and their owners |
+//! | `body_cache` | parsed request bodies, so that only new content is parsed |
 //! | `byte_lru` | a cache with a limit in bytes |
 //! | `stored` | stored responses: `store` and `previous_response_id` |
 //! | `call_record` | the record of one call |
 //! | `turn` | where a captured turn is stored |
 
+mod body_cache;
 mod byte_lru;
 mod call_record;
 mod claim;
@@ -54,6 +56,7 @@ mod objects;
 mod stored;
 mod turn;
 
+pub use crate::body_cache::{BodyCache, ParsedBody};
 pub use crate::call_record::{
     Bodies, CallLog, CallRecord, CaptureOutcome, DeltaBase, DisconnectLimiter, FateCounts,
     InputTransformation, ProviderCall, appended_messages, call_json, report_json,
@@ -61,8 +64,8 @@ pub use crate::call_record::{
 pub use crate::claim::{Claims, RandomnessError};
 pub use crate::claimed::ClaimRewriter;
 pub use crate::engine::{
-    CapturedSeals, Chain, ChainTurn, CompactedInput, Conversation, Expansion, OwnedTurn, Replay,
-    ReplayError, RestoredCall, RestoredRequest, Turn, VisibleDigests,
+    CapturedSeals, Chain, ChainTurn, CompactedInput, Conversation, DEFAULT_CACHE_SIZE, Expansion,
+    OwnedTurn, Replay, ReplayError, RestoredCall, RestoredRequest, Turn, VisibleDigests,
 };
 pub use crate::finding::{Finding, RestoreIssue};
 pub use crate::objects::{

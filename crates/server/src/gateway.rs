@@ -59,7 +59,7 @@ use bytes::Bytes;
 use throughline_codec::SharedCatalog;
 use throughline_core::{Stage, Upstream};
 use throughline_json::{Measure, Name, SizeLimitExceeded, SizeLimits, Tree};
-use throughline_replay::Replay;
+use throughline_replay::{ParsedBody, Replay};
 use throughline_spec::RedactionPolicy;
 
 use crate::access::{Caller, Keyring};
@@ -140,7 +140,7 @@ pub(crate) async fn receive(
     scope: &RequestScope,
     encoding: Option<&str>,
     body: Body,
-) -> GatewayResult<(Bytes, Option<Tree>)> {
+) -> GatewayResult<(Bytes, Option<ParsedBody>)> {
     let operations = &gateway.operations;
     let mut room = operations.new_reservation(caller);
     let limit = gateway.body_limit;
@@ -149,12 +149,16 @@ pub(crate) async fn receive(
         let text = decompress(operations, caller, encoding, body, limit, &mut room);
         body = Box::pin(text).await?;
     }
-    let parse = || limited_tree(&body, gateway.depth_limit, &operations.limits.sizes);
+    let (deepest, sizes) = (gateway.depth_limit, &operations.limits.sizes);
+    let parse = || {
+        let parse = |known: Option<&Tree>| limited_tree_after(known, &body, deepest, sizes);
+        gateway.replay.bodies().parse(&caller.tenant, &body, parse, pass_through::must_be_decoded)
+    };
     let parsing = async { Stage::Parse.run(parse) };
-    let tree = operations.heavy.run(caller, body.len(), parsing).await??;
-    room.reserve_entries(tree.as_ref().map_or(0, Tree::entries)).await?;
+    let parsed = operations.heavy.run(caller, body.len(), parsing).await??;
+    room.reserve_entries(parsed.as_ref().map_or(0, |body| body.tree.entries())).await?;
     scope.hold_memory(room);
-    Ok((body, tree))
+    Ok((body, parsed))
 }
 
 /// Minimum average size of an item in bytes, for requests with more than a quarter of the allowed
@@ -164,6 +168,16 @@ const ITEM: usize = 192;
 /// Indexes a body if it is JSON. A large body is measured before it is indexed completely, unless
 /// it has so few entries that it cannot exceed a limit.
 pub(crate) fn limited_tree(
+    body: &Bytes,
+    deepest: u32,
+    sizes: &SizeLimits,
+) -> GatewayResult<Option<Tree>> {
+    limited_tree_after(None, body, deepest, sizes)
+}
+
+/// Indexes a body like [`limited_tree`], but only what differs from the body `known`.
+fn limited_tree_after(
+    known: Option<&Tree>,
     body: &Bytes,
     deepest: u32,
     sizes: &SizeLimits,
@@ -184,7 +198,11 @@ pub(crate) fn limited_tree(
     };
     // A body has at most as many items and tools as entries, so most bodies need no second pass.
     let entries = sizes.items.min(sizes.tools).min(sizes.entries);
-    let tree = if body.len() < LARGE {
+    let after =
+        known.and_then(|known| Tree::parse_after(known, deepest, entries, body.clone()).ok());
+    let tree = if let Some(tree) = after.flatten() {
+        Ok(tree)
+    } else if body.len() < LARGE {
         let tree = Tree::parse_within(deepest, body.clone());
         if tree.as_ref().is_ok_and(|tree| tree.entries() > entries) {
             Measure::count(body, sizes).map_err(too_many)?;

@@ -399,7 +399,9 @@ async fn respond(
     let answered = async {
         let encoding = content_encoding(&parts.headers)?;
         let received = receive(gateway, &caller, &scope, encoding, body);
-        let (bytes, mut body) = Box::pin(received).await?;
+        let (bytes, parsed) = Box::pin(received).await?;
+        let is_plain = parsed.as_ref().is_some_and(|body| body.is_plain) && cloud.is_none();
+        let mut body = parsed.map(|body| body.tree);
         request.body = bytes;
         request.headers.retain(|(name, _)| **name != *CONTENT_ENCODING.as_str());
         if let Some(cloud) = &cloud {
@@ -409,6 +411,7 @@ async fn respond(
             (wire, request, body) = (unwrapped.wire, unwrapped.request, unwrapped.body);
         }
         let exchange = Exchange::new(gateway, caller, &wire, &scope, &request, body);
+        let exchange = Exchange { is_plain, ..exchange };
         perform_route(exchange, route, method, request).await
     };
     let response = match answered.await {
@@ -533,7 +536,8 @@ async fn handle_agent_request(
         let scope = gateway.operations.begin_request(&caller, dialect).await;
         let scope = scope.map_err(|problem| refuse(key, problem))?;
         let encoding = content_encoding(headers)?;
-        let body = receive(gateway, &caller, &scope, encoding, body).await?;
+        let (bytes, parsed) = receive(gateway, &caller, &scope, encoding, body).await?;
+        let body = (bytes, parsed.map(|body| body.tree));
         let answered = dispatch(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|error| error.status, |answer| answer.status);
         scope.record().status = Some(status);

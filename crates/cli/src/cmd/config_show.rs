@@ -104,6 +104,7 @@ pub(crate) fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     put("gateway.tool_limit", gateway.tool_limit.to_string());
     put("gateway.max_streams", gateway.max_streams.to_string());
     put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
+    put("gateway.cache_size", exact_bytes(gateway.cache_size));
     put("gateway.passthrough", shown_list(&gateway.passthrough));
     // The URL may contain a secret.
     let webhook = if gateway.budget_webhook.is_some() { "set" } else { "none" };

@@ -271,7 +271,8 @@ async fn parts(
         operations = operations.with_traces(traces as Arc<dyn CallTraces>);
     }
     let claims = Claims::new(journal.derived_key("claims"));
-    let replay = Replay::new(Arc::new(journal.clone()), claims);
+    let cache_size = usize::try_from(config.gateway.cache_size).unwrap_or(usize::MAX);
+    let replay = Replay::with_cache_size(Arc::new(journal.clone()), claims, cache_size);
     let replay = match config.gateway.capture {
         Durability::Durable => replay,
         Durability::Relaxed => replay.relaxed(),

@@ -306,6 +306,7 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
             "tool_limit",
             "max_streams",
             "max_request_memory",
+            "cache_size",
             "passthrough",
             "budget_webhook",
             "on_store_failure",
@@ -342,6 +343,7 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
         item_limit: count("item_limit", defaults.item_limit, notes),
         tool_limit: count("tool_limit", defaults.tool_limit, notes),
         max_request_memory: bytes("max_request_memory", defaults.max_request_memory, notes),
+        cache_size: bytes("cache_size", defaults.cache_size, notes),
         max_streams: count("max_streams", defaults.max_streams, notes),
         passthrough: passthrough.iter().map(|(_, pattern)| Name::from(*pattern)).collect(),
         budget_webhook: section

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use throughline_core::matches_pattern;
 use throughline_json::Name;
+use throughline_replay::DEFAULT_CACHE_SIZE;
 use throughline_server::{Level, OnStoreFailure, PrefixPolicy, ReplayMode, StorePolicy};
 use throughline_store::Durability;
 
@@ -102,6 +103,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) max_streams: u32,
     /// Limit in bytes for the estimated memory of all concurrent requests.
     pub(crate) max_request_memory: u64,
+    /// Limit in bytes for the memory of the caches.
+    pub(crate) cache_size: u64,
     /// Patterns of unknown paths that are forwarded with the operator's key.
     pub(crate) passthrough: Vec<Name>,
     /// URL that receives a message when a key reaches the soft limit of a budget. The URL may
@@ -125,6 +128,7 @@ impl Default for GatewaySettings {
             tool_limit: 4_096,
             max_streams: 4096,
             max_request_memory: 1 << 30,
+            cache_size: DEFAULT_CACHE_SIZE as u64,
             passthrough: Vec::new(),
             budget_webhook: None,
             store: StorePolicy::default(),

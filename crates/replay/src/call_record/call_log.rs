@@ -73,9 +73,10 @@ impl CallRecord {
 }
 
 impl CallLog {
-    /// Creates a call log with empty caches.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tails: DeltaCache::default(), left: DisconnectLimiter::default() }
+    /// Creates a call log with an empty cache, which is limited to `most` bytes.
+    pub fn new(store: Arc<dyn Store>, most: usize) -> Self {
+        let tails = DeltaCache(Mutex::new(ByteLru::new(most)));
+        Self { store, tails, left: DisconnectLimiter::default() }
     }
 
     /// Returns the limiter that delays new connections after clients disconnect.
@@ -255,7 +256,6 @@ type CallKey = (Tenant, TurnId);
 type CachedBase = (Arc<DeltaBase>, ErasureEpoch);
 
 /// Caches the bodies of recent calls.
-#[derive(Default)]
 struct DeltaCache(Mutex<ByteLru<CallKey, CachedBase>>);
 
 impl DeltaCache {

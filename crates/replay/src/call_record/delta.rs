@@ -143,11 +143,7 @@ fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Returns the length of the common prefix in bytes, rounded down to a character boundary.
 fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    let mut length = 0;
-    for block in BLOCKS {
-        let rests = [left, right].map(|text| text.get(length..).unwrap_or_default().chunks(block));
-        length += common(block, rests);
-    }
+    let mut length = json::common_prefix(left, right);
     while is_inside_char(left, length) || is_inside_char(right, length) {
         length -= 1;
     }
@@ -156,12 +152,7 @@ fn common_prefix(left: &[u8], right: &[u8]) -> usize {
 
 /// Returns the length of the common suffix in bytes, rounded down to a character boundary.
 fn common_suffix(left: &[u8], right: &[u8]) -> usize {
-    let mut length = 0;
-    for block in BLOCKS {
-        let rests = [left, right]
-            .map(|text| text.get(..text.len() - length).unwrap_or_default().rchunks(block));
-        length += common(block, rests);
-    }
+    let mut length = json::common_suffix(left, right);
     while is_inside_char(left, left.len() - length) {
         length -= 1;
     }
@@ -171,15 +162,6 @@ fn common_suffix(left: &[u8], right: &[u8]) -> usize {
 /// Whether a position is inside a UTF-8 character.
 fn is_inside_char(text: &[u8], position: usize) -> bool {
     text.get(position).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000)
-}
-
-/// Numbers of bytes that are compared at once. Each size covers the rest of the size before it.
-const BLOCKS: [usize; 3] = [256, 16, 1];
-
-/// Returns the total length in bytes of the leading equal blocks.
-fn common<'b>(block: usize, [left, right]: [impl Iterator<Item = &'b [u8]>; 2]) -> usize {
-    let equal = left.zip(right).take_while(|(left, right)| left.len() == block && left == right);
-    equal.count() * block
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ const MAX_ITEMS: usize = 8_192;
 const FINGERPRINT_END_BYTES: usize = 32;
 
 /// The chains of recent requests, by fingerprint.
-#[derive(Default)]
 pub(super) struct ChainCache(Mutex<ByteLru<u64, CachedChain>>);
 
 /// The visible content of a request with its chain.
@@ -43,6 +42,11 @@ struct VisibleItem {
 }
 
 impl ChainCache {
+    /// Creates an empty cache with a size limit in bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Mutex::new(ByteLru::new(most)))
+    }
+
     /// Returns the same chain as [`Chain::of`], but extends a cached chain if possible.
     pub(super) fn of(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Chain {
         if call.items.len() > MAX_ITEMS {

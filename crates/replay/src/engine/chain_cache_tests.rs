@@ -68,7 +68,7 @@ proptest! {
         messages in proptest::collection::vec(message(), 8),
         all in proptest::collection::vec(request(), 1..12),
     ) {
-        let chains = ChainCache::default();
+        let chains = ChainCache::new(16 << 20);
         let answer = call_of(&[json!({"role": "assistant", "content": "So it is."})], "");
         for (length, change, caller) in all {
             let mut messages = messages.clone();
@@ -88,7 +88,7 @@ proptest! {
 
 #[test]
 fn growing_conversation_keeps_one_extended_entry() {
-    let (tenant, chains) = (Tenant::from("acme"), ChainCache::default());
+    let (tenant, chains) = (Tenant::from("acme"), ChainCache::new(16 << 20));
     let turn = |number: u8| {
         [
             json!({"role": "user", "content": format!("Question {number}")}),
@@ -106,7 +106,7 @@ fn growing_conversation_keeps_one_extended_entry() {
         let known = recent.get(&mark).unwrap();
         assert_eq!(known.items.len(), length);
         // The entry has the same size as a chain that was computed at once.
-        let at_once = ChainCache::default();
+        let at_once = ChainCache::new(16 << 20);
         at_once.of(&call, &tenant, None);
         let at_once = at_once.0.lock().unwrap();
         assert_eq!(known.size(), at_once.get(&mark).unwrap().size());
@@ -115,7 +115,7 @@ fn growing_conversation_keeps_one_extended_entry() {
 
 #[test]
 fn cache_does_not_retain_request_buffers() {
-    let (tenant, chains) = (Tenant::from("acme"), ChainCache::default());
+    let (tenant, chains) = (Tenant::from("acme"), ChainCache::new(16 << 20));
     let turns = [
         json!({"role": "user", "content": "Question"}),
         json!({"role": "assistant", "content": [
@@ -153,7 +153,7 @@ fn remembered(chains: &ChainCache, calls: &[&Call]) -> Vec<Option<usize>> {
 
 #[test]
 fn uncacheable_request_leaves_its_prefix_cached() {
-    let (tenant, chains) = (Tenant::from("acme"), ChainCache::default());
+    let (tenant, chains) = (Tenant::from("acme"), ChainCache::new(16 << 20));
     let question = json!({"role": "user", "content": "Question"});
     let first = call_of(std::slice::from_ref(&question), "");
     chains.of(&first, &tenant, None);
@@ -170,7 +170,7 @@ fn uncacheable_request_leaves_its_prefix_cached() {
 
 #[test]
 fn fingerprint_collision_leaves_the_entry_cached() {
-    let (tenant, chains) = (Tenant::from("acme"), ChainCache::default());
+    let (tenant, chains) = (Tenant::from("acme"), ChainCache::new(16 << 20));
     let text = |word: &str| format!("{} {word} {}", "a".repeat(40), "b".repeat(40));
     let user_message = |word: &str| json!({"role": "user", "content": text(word)});
     let first = call_of(&[user_message("one")], "");
@@ -201,7 +201,7 @@ fn entry_size_counts_all_caller_controlled_data() {
         (call_of(&short, ""), Some(&*long), long.len()),
     ];
     for (call, end_user, held) in cases {
-        let chains = ChainCache::default();
+        let chains = ChainCache::new(16 << 20);
         chains.of(&call, &tenant, end_user);
         let mark = *fingerprints(&call, &tenant, end_user).last().unwrap();
         assert!(chains.0.lock().unwrap().get(&mark).unwrap().size() > held);

@@ -15,7 +15,6 @@ use crate::engine::{compare, unmask};
 mod tests;
 
 /// Caches issuers by tenant and by the digest of what they issued.
-#[derive(Default)]
 pub(super) struct IssuerCache(Mutex<ByteLru<(Tenant, [u8; 32]), Issuer>>);
 
 /// The endpoint that issued a Seal or a Thought, and the restrictions on its use.
@@ -29,6 +28,11 @@ struct Issuer {
 const ENTRY_SIZE: usize = 256;
 
 impl IssuerCache {
+    /// Creates an empty cache with a size limit in bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Mutex::new(ByteLru::new(most)))
+    }
+
     /// Adds the issuers of a captured turn, by Seal, by the text of a Thought and by the id of a
     /// Thought.
     pub(super) fn add(&self, tenant: &Tenant, items: &[Item]) {

@@ -40,7 +40,7 @@ fn thinking(signature: Option<&str>) -> Value {
 
 /// Returns a cache that knows a turn of the account `a` at Anthropic.
 fn cache(tenant: &Tenant) -> IssuerCache {
-    let cache = IssuerCache::default();
+    let cache = IssuerCache::new(16 << 20);
     let call = call_at("anthropic", "a", &thinking(Some(SEAL)));
     cache.add(tenant, &call.items[1..3]);
     cache

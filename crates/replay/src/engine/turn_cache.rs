@@ -24,7 +24,6 @@ pub(super) struct Captured {
 type TurnKey = (Tenant, TurnId);
 
 /// Caches captured turns by tenant and turn id.
-#[derive(Default)]
 pub(super) struct TurnCache(Mutex<ByteLru<TurnKey, CachedTurn>>);
 
 /// A turn and the last epoch in which it was known to be valid.
@@ -35,6 +34,11 @@ struct CachedTurn {
 }
 
 impl TurnCache {
+    /// Creates an empty cache with a size limit in bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Mutex::new(ByteLru::new(most)))
+    }
+
     fn recent(&self) -> MutexGuard<'_, ByteLru<TurnKey, CachedTurn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

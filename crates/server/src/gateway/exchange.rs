@@ -39,6 +39,8 @@ pub(crate) struct Exchange<'g> {
     pub(crate) scope: Arc<RequestScope>,
     /// The parsed body as received, if it is JSON.
     pub(crate) body: Option<Tree>,
+    /// Whether the body is known to contain nothing that the gateway issued.
+    pub(crate) is_plain: bool,
     /// The model name exactly as the client sent it.
     pub(crate) model: Option<Name>,
     /// The end user that the client names.
@@ -62,7 +64,8 @@ impl<'g> Exchange<'g> {
         let end_user = caller.end_user.clone().or_else(end_user);
         let catalog = gateway.catalog.current();
         let compaction = CompactionForm::of(&wire, &request.path, body.as_ref());
-        Self { gateway, catalog, caller, wire, scope, body, model, end_user, compaction }
+        let is_plain = false;
+        Self { gateway, catalog, caller, wire, scope, body, is_plain, model, end_user, compaction }
     }
 
     /// Calls a model. The call is recorded even if it fails.

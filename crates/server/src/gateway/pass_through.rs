@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
+use bytes::Bytes;
 use memchr::memmem;
 use throughline_codec::{AuditOutcome, CallForms};
 use throughline_core::{EncodedRequest, ReasoningChannel, Request, SIDE_CHANNEL};
@@ -27,7 +28,11 @@ static DECODED_TEXT_FINDER: LazyLock<Option<Searcher>> =
     LazyLock::new(|| Searcher::new(DECODED_TEXTS));
 
 /// Returns whether a body contains a handle of the gateway, or another of the [`DECODED_TEXTS`].
-fn must_be_decoded(body: &[u8], finder: Option<&Searcher>) -> bool {
+pub(super) fn must_be_decoded(body: &[u8]) -> bool {
+    finds_decoded_texts(body, DECODED_TEXT_FINDER.as_ref())
+}
+
+fn finds_decoded_texts(body: &[u8], finder: Option<&Searcher>) -> bool {
     let is_other = |text: &&str| *text != Claims::HANDLE_PART;
     let Some(finder) = finder else {
         let mut others = DECODED_TEXTS.iter().filter(|text| is_other(text));
@@ -43,6 +48,12 @@ fn must_be_decoded(body: &[u8], finder: Option<&Searcher>) -> bool {
 }
 
 impl Exchange<'_> {
+    /// Whether a body is the body as received and is known to contain nothing that the gateway
+    /// issued.
+    pub(crate) fn is_plain(&self, body: &Bytes) -> bool {
+        self.is_plain && self.body.as_ref().is_some_and(|tree| tree.indexes(body))
+    }
+
     /// Returns whether a request is sent without decoding it: in the mode `off`, to a provider of
     /// the caller's wire, if the request contains nothing that the gateway issued.
     pub(crate) fn passes_unchanged(&self, request: &Request, reached: &RouteTarget) -> bool {
@@ -53,7 +64,7 @@ impl Exchange<'_> {
             && reached.provider.dialect.channel != ReasoningChannel::Thinking
             && !reached.provider.dialect.model_in_path
             && !self.received_references()
-            && !must_be_decoded(&request.body, DECODED_TEXT_FINDER.as_ref())
+            && (self.is_plain(&request.body) || !must_be_decoded(&request.body))
     }
 
     /// Prepares a request that is sent as received.
@@ -103,7 +114,7 @@ mod tests {
             for length in [0, 10_000] {
                 let body = format!("{{\"system\":\"{}\",{text}}}", "x".repeat(length));
                 for finder in [None, DECODED_TEXT_FINDER.as_ref()] {
-                    assert_eq!(must_be_decoded(body.as_bytes(), finder), expected, "{text}");
+                    assert_eq!(finds_decoded_texts(body.as_bytes(), finder), expected, "{text}");
                 }
             }
         }

@@ -273,7 +273,7 @@ impl Exchange<'_> {
     ) -> GatewayResult<(RestoredRequest, bool)> {
         let operations = &self.gateway.operations;
         let needs_store = is_resumed
-            || Claims::contains_handles(&request.body)
+            || !self.is_plain(&request.body) && Claims::contains_handles(&request.body)
             // Only the store knows which caller received the token.
             || continuation_token(&call).is_some();
         let may_pass = !needs_store && operations.passes_without_store();

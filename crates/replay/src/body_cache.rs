@@ -1,0 +1,134 @@
+//! Caches request bodies with their index, so that only the new part of a growing conversation is
+//! parsed.
+//!
+//! A fingerprint of the body's beginning selects an earlier body. The bytes of both bodies are then
+//! compared, so a wrong selection costs time, but does not change the result. A body replaces the
+//! earlier body that it continues.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use throughline_core::Tenant;
+use throughline_json::{Node, Tree};
+
+use crate::byte_lru::ByteLru;
+
+/// Minimum size in bytes of a cached body. Shorter bodies are parsed faster than they are found.
+const SHORTEST: usize = 16 << 10;
+/// The distance in bytes between the samples of a fingerprint.
+const BLOCK: usize = 4 << 10;
+/// The size in bytes of a sample, which is at the start of its block.
+const SAMPLE: usize = 64;
+/// The members that contain the conversation, which grows from request to request.
+const CONVERSATION_MEMBERS: [&str; 3] = ["messages", "input", "contents"];
+/// Number of bytes before the new part of a body that are searched again. Longer than every text
+/// that the search finds.
+const OVERLAP: usize = 256;
+
+/// Recent request bodies, by tenant and by the fingerprint of their beginning.
+pub struct BodyCache(Mutex<ByteLru<u64, CachedBody>>);
+
+/// A parsed request body.
+#[derive(Clone)]
+pub struct ParsedBody {
+    /// The body with its index.
+    pub tree: Tree,
+    /// Whether a search of the body found nothing. `false` if the body was not searched.
+    pub is_plain: bool,
+}
+
+#[derive(Clone)]
+struct CachedBody {
+    body: ParsedBody,
+    /// The number of leading bytes that the next request of the conversation probably repeats.
+    stable: usize,
+}
+
+impl BodyCache {
+    /// Creates an empty cache with a size limit in bytes.
+    pub(crate) fn new(most: usize) -> Self {
+        Self(Mutex::new(ByteLru::new(most)))
+    }
+
+    /// Parses a body with `parse`, which receives an earlier body with the same beginning, and
+    /// returns `None` if the body is not JSON. A body that is cached is also searched with `finds`,
+    /// except for the beginning of which the result is known.
+    pub fn parse<E>(
+        &self,
+        tenant: &Tenant,
+        body: &Bytes,
+        parse: impl FnOnce(Option<&Tree>) -> Result<Option<Tree>, E>,
+        finds: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<Option<ParsedBody>, E> {
+        if body.len() < SHORTEST {
+            let tree = parse(None)?;
+            return Ok(tree.map(|tree| ParsedBody { tree, is_plain: false }));
+        }
+        let fingerprints = fingerprints(tenant, body);
+        let known = self.find(&fingerprints);
+        let Some(tree) = parse(known.as_ref().map(|(_, known)| &known.body.tree))? else {
+            return Ok(None);
+        };
+        let known = known.map(|(fingerprint, known)| {
+            let shared = throughline_json::common_prefix(known.body.tree.bytes(), body);
+            (fingerprint, known, shared)
+        });
+        let searched = match &known {
+            Some((_, known, shared)) if known.body.is_plain => shared.saturating_sub(OVERLAP),
+            Some(_) | None => 0,
+        };
+        let is_plain = !finds(body.get(searched..).unwrap_or(body));
+        let continued = known.filter(|(_, known, shared)| *shared >= known.stable);
+        let body = ParsedBody { tree, is_plain };
+        let stable = stable_bytes(&body.tree);
+        // The last sample that lies completely in the stable bytes.
+        let sample = stable.saturating_sub(SAMPLE) / BLOCK;
+        let mut cache = self.lock();
+        if let Some((fingerprint, ..)) = continued {
+            drop(cache.take(&fingerprint));
+        }
+        if let Some(fingerprint) = fingerprints.get(sample) {
+            let size = body.tree.size();
+            cache.put(*fingerprint, CachedBody { body: body.clone(), stable }, size);
+        }
+        Ok(Some(body))
+    }
+
+    /// Finds the body with the longest equal fingerprint.
+    fn find(&self, fingerprints: &[u64]) -> Option<(u64, CachedBody)> {
+        let cache = self.lock();
+        let longest_first = fingerprints.iter().rev();
+        longest_first.copied().find_map(|mark| Some((mark, cache.get(&mark)?.clone())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByteLru<u64, CachedBody>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the fingerprints of a body's beginnings, one per complete sample.
+fn fingerprints(tenant: &Tenant, body: &[u8]) -> Vec<u64> {
+    let mut hasher = DefaultHasher::new();
+    tenant.hash(&mut hasher);
+    let samples = body.chunks(BLOCK).map_while(|block| block.first_chunk::<SAMPLE>());
+    let marks = samples.map(|sample| {
+        hasher.write(sample);
+        hasher.finish()
+    });
+    marks.collect()
+}
+
+/// Returns the end of the first three quarters of the conversation. Clients change the end of the
+/// conversation, for example when they move a cache marker.
+fn stable_bytes(tree: &Tree) -> usize {
+    let root = tree.root();
+    let mut members = CONVERSATION_MEMBERS.iter().filter_map(|member| root.get(member));
+    let range = members.find(|member| member.is_array()).unwrap_or(root);
+    let range = Node::range(range);
+    range.start + range.len() / 4 * 3
+}
+
+#[cfg(test)]
+#[path = "body_cache_tests.rs"]
+mod body_cache_tests;

@@ -1,0 +1,88 @@
+//! Tests for the cache of request bodies.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+
+use super::*;
+
+/// A request with this many messages, whose first message contains `topic`.
+fn request(topic: &str, messages: usize) -> Bytes {
+    let messages = (0..messages).map(|number| {
+        format!(r#"{{"role":"user","content":"{topic} {number} {}"}}"#, "x".repeat(3_000))
+    });
+    let messages = messages.collect::<Vec<_>>().join(",");
+    Bytes::from(format!(r#"{{"model":"m","messages":[{messages}],"tools":[{{"name":"t"}}]}}"#))
+}
+
+/// Parses a body. Returns the parsed body, the number of bytes of the known body that was found,
+/// and the number of searched bytes.
+fn parse(cache: &BodyCache, tenant: &str, body: &Bytes) -> (ParsedBody, usize, usize) {
+    let (known_bytes, searched) = (Cell::new(0), Cell::new(0));
+    let parse = |known: Option<&Tree>| {
+        known_bytes.set(known.map_or(0, |known| known.bytes().len()));
+        Ok::<_, Infallible>(Tree::parse(body.clone()).ok())
+    };
+    let finds = |text: &[u8]| {
+        searched.set(text.len());
+        text.windows(6).any(|word| word == b"secret")
+    };
+    let Ok(parsed) = cache.parse(&Tenant::from(tenant), body, parse, finds);
+    (parsed.unwrap(), known_bytes.get(), searched.get())
+}
+
+#[test]
+fn a_request_finds_the_request_before_it() {
+    let cache = BodyCache::new(1 << 20);
+    let first = request("one", 10);
+    let (parsed, known, searched) = parse(&cache, "tenant", &first);
+    assert!(parsed.tree.indexes(&first) && parsed.is_plain);
+    assert_eq!((known, searched), (0, first.len()));
+    for messages in 11..40 {
+        let (before, body) = (request("one", messages - 1), request("one", messages));
+        let (parsed, known, searched) = parse(&cache, "tenant", &body);
+        assert!(parsed.tree.indexes(&body) && parsed.is_plain);
+        assert_eq!(known, before.len());
+        assert!(searched < 3_000 + 2 * OVERLAP, "{searched}");
+        // The new body replaced the body that it continues.
+        assert_eq!(cache.lock().len(), 1);
+    }
+}
+
+#[test]
+fn other_conversations_and_tenants_keep_their_bodies() {
+    let cache = BodyCache::new(1 << 20);
+    let (one, two) = (request("one", 10), request("two", 10));
+    parse(&cache, "tenant", &one);
+    assert_eq!(parse(&cache, "tenant", &two).1, 0);
+    assert_eq!(parse(&cache, "other", &one).1, 0);
+    assert_eq!(cache.lock().len(), 3);
+    assert_eq!(parse(&cache, "tenant", &request("one", 11)).1, one.len());
+    assert_eq!(parse(&cache, "tenant", &request("two", 11)).1, two.len());
+}
+
+#[test]
+fn a_found_text_is_found_in_every_later_request() {
+    let cache = BodyCache::new(1 << 20);
+    assert!(!parse(&cache, "tenant", &request("secret", 10)).0.is_plain);
+    assert!(!parse(&cache, "tenant", &request("secret", 11)).0.is_plain);
+    // A text at the border of the known part.
+    let plain = request("topic", 10);
+    assert!(parse(&cache, "tenant", &plain).0.is_plain);
+    let end = plain.windows(2).rposition(|bytes| bytes == b"x\"").unwrap() + 1;
+    for length in 1..6 {
+        let (known, new) = "secret".split_at(length);
+        let with =
+            |text: &str| Bytes::from([&plain[..end], text.as_bytes(), &plain[end..]].concat());
+        assert!(parse(&cache, "tenant", &with(known)).0.is_plain);
+        assert!(!parse(&cache, "tenant", &with(&[known, new].concat())).0.is_plain, "{known}");
+    }
+}
+
+#[test]
+fn short_bodies_are_neither_searched_nor_cached() {
+    let cache = BodyCache::new(1 << 20);
+    let body = request("one", 2);
+    let (parsed, _, searched) = parse(&cache, "tenant", &body);
+    assert!(!parsed.is_plain && searched == 0);
+    assert_eq!(cache.lock().len(), 0);
+}
