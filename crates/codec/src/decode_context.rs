@@ -7,6 +7,8 @@ use throughline_json::{Label, Name};
 
 use bytes::Bytes;
 
+use crate::KnownBeginning;
+
 /// The target and prefix of a request, which determine the Origin and the binding of the response's
 /// Seals.
 #[derive(Clone, Debug)]
@@ -16,12 +18,14 @@ pub struct DecodeContext {
     /// The [`EncodedRequest::prefix`](throughline_core::EncodedRequest::prefix) of the request, if
     /// the model binds its Seals to the prefix.
     pub prefix: Option<Digest>,
+    /// For a request: what an earlier request of the conversation has in common with it, if known.
+    pub known: Option<KnownBeginning>,
 }
 
 impl DecodeContext {
     /// Creates a context for `target` without a known prefix.
     pub fn of(target: Target) -> Self {
-        Self { target, prefix: None }
+        Self { target, prefix: None, known: None }
     }
 
     /// Returns the Origin of the response, given the model and route that the response reports.

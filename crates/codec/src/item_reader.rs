@@ -49,6 +49,10 @@ impl<'a> ItemReader<'a> {
         }
     }
 
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
     pub(crate) fn id_at(&self, place: ItemPosition) -> ItemId {
         ItemId::from_position(&self.reply, place)
     }

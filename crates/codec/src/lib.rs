@@ -45,6 +45,7 @@ mod gemini;
 mod history;
 mod item_reader;
 mod known_models;
+mod known_request;
 mod message_groups;
 mod native_parts;
 mod percent;
@@ -92,6 +93,7 @@ pub use crate::history::{
     History, HistoryError, HistoryFormat, HistoryOwner, HistoryTurn, read_history,
 };
 pub use crate::known_models::KnownModel;
+pub use crate::known_request::{KnownBeginning, KnownRequest};
 pub use crate::prefix_append::{AppendPlan, AppendedMessage, SignedPrefix, add_beta};
 pub use crate::prefix_freeze::{first_prefix_change, restore_prefix_bytes};
 pub use crate::prepare::{AuditOutcome, Preparation, PreparedCall};

@@ -16,6 +16,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use common::mix::{plain_thought, user_text, with_secret, with_thoughts};
@@ -24,10 +25,12 @@ use common::{reply_in, request, stream_events, strings};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use throughline_codec::{Catalog, Codec, Framing, StreamEncoder, events_from_reply};
+use throughline_codec::{
+    Catalog, Codec, Framing, KnownBeginning, KnownRequest, StreamEncoder, events_from_reply,
+};
 use throughline_core::{
     Body, Call, Disposition, ElisionReason, EncodedRequest, Event, Item, ItemPosition, NativePart,
-    Origin, Reply, ReshapeKind, Role, SIDE_CHANNEL, StopReason, Target, Wire,
+    Origin, Reply, Request, ReshapeKind, Role, SIDE_CHANNEL, StopReason, Target, Wire,
 };
 use throughline_json::{Json, Node, Tree};
 use throughline_testkit::{cases, chunks, figure, proptest_config, split};
@@ -632,4 +635,58 @@ fn unknown_frames_are_passed_on() {
             events.iter().filter(|event| matches!(event, Event::Alien(_))).collect();
         assert!(!unknown_frames.is_empty(), "{}", sample.name);
     }
+}
+
+/// Decoding a request after an earlier request of the conversation gives the same Items as decoding
+/// it alone, and the Items share no memory with the earlier request.
+#[test]
+fn items_of_an_earlier_request_are_reused_exactly() {
+    let (mut reused, mut requests) = (0, 0);
+    for sample in samples().iter().filter(|sample| sample.is_request()) {
+        let (request, codec) = (sample.request(), sample.codec);
+        let tree = Tree::parse(request.body.clone()).unwrap();
+        let lists = ["messages", "input"].iter().filter_map(|name| tree.root().get(name));
+        let Some(list) = lists.into_iter().find(|list| list.is_array()) else { continue };
+        let alone = sample.call();
+        let elements: Vec<_> = list.elements().collect();
+        // The earlier request has fewer messages, or another last message.
+        let texts = elements.iter().skip(1).flat_map(|next| {
+            let (before, after) = (&request.body[..next.range().start], list.range().end - 1);
+            let cut = before.trim_ascii_end().strip_suffix(b",").unwrap_or(before);
+            let other = br#"{"role":"user","content":"other"}"#;
+            let end = &request.body[after..];
+            [[cut, end].concat(), [before, other, end].concat()]
+        });
+        for text in texts.collect::<Vec<_>>() {
+            let earlier = Request { body: Bytes::from(text), ..request.clone() };
+            let body = Tree::parse(earlier.body.clone()).unwrap();
+            let call = codec.decode_request(&earlier, &sample.context).unwrap();
+            let target = sample.context.target.clone();
+            let known = Arc::new(KnownRequest::new(codec.wire(), body, target, &call));
+            let shared = throughline_json::common_prefix(&earlier.body, &request.body);
+            let mut context = sample.context.clone();
+            context.known = Some(KnownBeginning::new(known, shared));
+            let mut after = codec.decode_request(&request, &context).unwrap();
+            assert_eq!(after.items, alone.items, "{}", sample.name);
+            assert_eq!((&after.system, &after.tools), (&alone.system, &alone.tools));
+            let memory = earlier.body.as_ptr_range();
+            for item in &mut after.items {
+                let shares = |bytes: &Bytes| !bytes.is_empty() && memory.contains(&bytes.as_ptr());
+                item.for_each_slice(&mut |slice| assert!(!shares(slice), "{}", sample.name));
+                let envelope = item.native.as_ref().and_then(|native| native.envelope.as_ref());
+                assert!(envelope.is_none_or(|envelope| !shares(envelope.json.bytes())));
+            }
+            let text = |item: &Item| match &item.body {
+                Body::Text(text) if !text.is_empty() => Some(Arc::clone(text)),
+                _ => None,
+            };
+            let texts = call.items.iter().filter_map(text);
+            let shared = texts.zip(after.items.iter().filter_map(text));
+            reused += shared.filter(|(left, right)| Arc::ptr_eq(left, right)).count();
+            requests += 1;
+        }
+    }
+    assert!(reused > 0, "no Items were reused");
+    figure("requests decoded after an earlier request", requests);
+    figure("texts that were reused", reused);
 }

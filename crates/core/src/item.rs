@@ -65,6 +65,18 @@ impl Item {
         }
     }
 
+    /// Calls `change` with every text of the Item that may be a slice of a larger buffer, except
+    /// its envelope, which several Items share.
+    pub fn for_each_slice(&mut self, change: &mut dyn FnMut(&mut Bytes)) {
+        self.body.for_each_slice(change);
+        if let Some(native) = &mut self.native {
+            change_json(&mut native.json, change);
+        }
+        for seal in &mut self.seals {
+            change(seal.bytes_mut());
+        }
+    }
+
     /// Returns the tool call; `None` for every other kind of Item.
     pub fn call(&self) -> Option<&ToolCall> {
         if let Body::Call(call) = &self.body { Some(call) } else { None }
@@ -87,6 +99,13 @@ impl Item {
             }
         }
     }
+}
+
+/// Calls `change` with the text of a JSON value.
+fn change_json(json: &mut Json, change: &mut dyn FnMut(&mut Bytes)) {
+    let mut bytes = json.bytes().clone();
+    change(&mut bytes);
+    *json = Json::from_trusted(bytes);
 }
 
 /// The position of an Item in a request or reply: its message, and its part within that message.
@@ -167,18 +186,27 @@ impl Body {
     /// body allocated.
     #[must_use]
     pub fn detached(&self) -> Self {
-        use Body::{Compaction, Hosted, Summary, Text, Unknown};
         let mut body = self.clone();
-        match &mut body {
-            Body::Media(media) => media.detach(),
-            Body::Call(call) => call.args = call.args.detached(),
-            Body::Result(result) => result.parts.iter_mut().for_each(Part::detach),
+        body.for_each_slice(&mut |slice| *slice = Bytes::copy_from_slice(slice));
+        body
+    }
+
+    /// Calls `change` with every text that may be a slice of a larger buffer.
+    fn for_each_slice(&mut self, change: &mut dyn FnMut(&mut Bytes)) {
+        use Body::{Compaction, Hosted, Summary, Text, Unknown};
+        match self {
+            Body::Media(media) => media.for_each_slice(change),
+            Body::Call(call) => change_json(&mut call.args, change),
+            Body::Result(result) => {
+                result.parts.iter_mut().for_each(|part| part.for_each_slice(change));
+            }
             Body::Thought(thought) => {
-                thought.payload = thought.payload.as_ref().map(Json::detached);
+                if let Some(payload) = &mut thought.payload {
+                    change_json(payload, change);
+                }
             }
             Text(_) | Hosted(_) | Compaction | Summary { .. } | Unknown => {}
         }
-        body
     }
 }
 
@@ -226,11 +254,11 @@ pub enum Part {
 }
 
 impl Part {
-    fn detach(&mut self) {
+    fn for_each_slice(&mut self, change: &mut dyn FnMut(&mut Bytes)) {
         match self {
             Part::Text(_) => {}
-            Part::Value(json) | Part::Unknown(_, json) => *json = json.detached(),
-            Part::Media(media) => media.detach(),
+            Part::Value(json) | Part::Unknown(_, json) => change_json(json, change),
+            Part::Media(media) => media.for_each_slice(change),
         }
     }
 }
@@ -270,9 +298,9 @@ pub enum Media {
 }
 
 impl Media {
-    fn detach(&mut self) {
+    fn for_each_slice(&mut self, change: &mut dyn FnMut(&mut Bytes)) {
         if let Media::Inline { base64, .. } = self {
-            *base64 = Bytes::copy_from_slice(base64);
+            change(base64);
         }
     }
 

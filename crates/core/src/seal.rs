@@ -99,6 +99,11 @@ impl Seal {
         &self.bytes
     }
 
+    /// Returns the bytes, to be replaced by equal bytes in other memory.
+    pub(crate) fn bytes_mut(&mut self) -> &mut Bytes {
+        &mut self.bytes
+    }
+
     /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()

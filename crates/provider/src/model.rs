@@ -89,7 +89,8 @@ impl EndpointModel {
             let problem = other_error(format!("{} responded with {problem}", self.endpoint));
             return Err(problem.with_possible_charge());
         }
-        let context = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
+        let context = DecodeContext::of(self.target.clone());
+        let context = DecodeContext { prefix: encoded.prefix, ..context };
         let events = if call.stream && !is_complete_document(&response, self.codec.framing()) {
             ReplyStream::new(self.codec, &context, response.body).events()
         } else {

@@ -1,15 +1,16 @@
-//! Caches request bodies with their index, so that only the new part of a growing conversation is
-//! parsed.
+//! Caches request bodies with their index and their Items, so that only the new part of a growing
+//! conversation is parsed and decoded.
 //!
 //! A fingerprint of the body's beginning selects an earlier body. The bytes of both bodies are then
 //! compared, so a wrong selection costs time, but does not change the result. A body replaces the
 //! earlier body that it continues.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use throughline_core::Tenant;
+use throughline_codec::{KnownBeginning, KnownRequest};
+use throughline_core::{Call, Target, Tenant, Wire};
 use throughline_json::{Node, Tree};
 
 use crate::byte_lru::ByteLru;
@@ -30,17 +31,46 @@ const OVERLAP: usize = 256;
 pub struct BodyCache(Mutex<ByteLru<u64, CachedBody>>);
 
 /// A parsed request body.
-#[derive(Clone)]
 pub struct ParsedBody {
     /// The body with its index.
     pub tree: Tree,
+    /// The facts about the body that later steps need not compute again.
+    pub known: KnownFacts,
+}
+
+/// What is known about a request body from earlier requests.
+#[derive(Default)]
+pub struct KnownFacts {
     /// Whether a search of the body found nothing. `false` if the body was not searched.
     pub is_plain: bool,
+    /// The part that an earlier decoded request has in common with the body.
+    pub beginning: Option<KnownBeginning>,
+    /// Takes the decoded request, for the requests that continue it; `None` if the body is not
+    /// cached.
+    decoded: Option<DecodedSlot>,
+}
+
+type DecodedSlot = Arc<OnceLock<Arc<KnownRequest>>>;
+
+impl KnownFacts {
+    /// Keeps the Call that was decoded from the body, unless its Items take much more memory than
+    /// the body. `target` is the target for which it was decoded.
+    pub fn keep(&self, wire: &Wire, body: &Tree, target: &Target, call: &Call) {
+        let Some(decoded) = &self.decoded else { return };
+        if KnownRequest::items_size(call) <= body.bytes().len() {
+            decoded.get_or_init(|| {
+                let (wire, body, target) = (wire.clone(), body.clone(), target.clone());
+                Arc::new(KnownRequest::new(wire, body, target, call))
+            });
+        }
+    }
 }
 
 #[derive(Clone)]
 struct CachedBody {
-    body: ParsedBody,
+    tree: Tree,
+    is_plain: bool,
+    decoded: DecodedSlot,
     /// The number of leading bytes that the next request of the conversation probably repeats.
     stable: usize,
 }
@@ -63,25 +93,27 @@ impl BodyCache {
     ) -> Result<Option<ParsedBody>, E> {
         if body.len() < SHORTEST {
             let tree = parse(None)?;
-            return Ok(tree.map(|tree| ParsedBody { tree, is_plain: false }));
+            return Ok(tree.map(|tree| ParsedBody { tree, known: KnownFacts::default() }));
         }
         let fingerprints = fingerprints(tenant, body);
         let known = self.find(&fingerprints);
-        let Some(tree) = parse(known.as_ref().map(|(_, known)| &known.body.tree))? else {
+        let Some(tree) = parse(known.as_ref().map(|(_, known)| &known.tree))? else {
             return Ok(None);
         };
         let known = known.map(|(fingerprint, known)| {
-            let shared = throughline_json::common_prefix(known.body.tree.bytes(), body);
+            let shared = throughline_json::common_prefix(known.tree.bytes(), body);
             (fingerprint, known, shared)
         });
         let searched = match &known {
-            Some((_, known, shared)) if known.body.is_plain => shared.saturating_sub(OVERLAP),
+            Some((_, known, shared)) if known.is_plain => shared.saturating_sub(OVERLAP),
             Some(_) | None => 0,
         };
         let is_plain = !finds(body.get(searched..).unwrap_or(body));
+        let beginning = known.as_ref().and_then(|(_, known, shared)| {
+            Some(KnownBeginning::new(Arc::clone(known.decoded.get()?), *shared))
+        });
         let continued = known.filter(|(_, known, shared)| *shared >= known.stable);
-        let body = ParsedBody { tree, is_plain };
-        let stable = stable_bytes(&body.tree);
+        let (decoded, stable) = (DecodedSlot::default(), stable_bytes(&tree));
         // The last sample that lies completely in the stable bytes.
         let sample = stable.saturating_sub(SAMPLE) / BLOCK;
         let mut cache = self.lock();
@@ -89,10 +121,15 @@ impl BodyCache {
             drop(cache.take(&fingerprint));
         }
         if let Some(fingerprint) = fingerprints.get(sample) {
-            let size = body.tree.size();
-            cache.put(*fingerprint, CachedBody { body: body.clone(), stable }, size);
+            // The Items and their texts take at most as much memory as the body each.
+            let size = tree.size() + 2 * body.len();
+            let decoded = Arc::clone(&decoded);
+            let cached = CachedBody { tree: tree.clone(), is_plain, decoded, stable };
+            cache.put(*fingerprint, cached, size);
         }
-        Ok(Some(body))
+        drop(cache);
+        let known = KnownFacts { is_plain, beginning, decoded: Some(decoded) };
+        Ok(Some(ParsedBody { tree, known }))
     }
 
     /// Finds the body with the longest equal fingerprint.

@@ -35,12 +35,12 @@ fn a_request_finds_the_request_before_it() {
     let cache = BodyCache::new(1 << 20);
     let first = request("one", 10);
     let (parsed, known, searched) = parse(&cache, "tenant", &first);
-    assert!(parsed.tree.indexes(&first) && parsed.is_plain);
+    assert!(parsed.tree.indexes(&first) && parsed.known.is_plain);
     assert_eq!((known, searched), (0, first.len()));
     for messages in 11..40 {
         let (before, body) = (request("one", messages - 1), request("one", messages));
         let (parsed, known, searched) = parse(&cache, "tenant", &body);
-        assert!(parsed.tree.indexes(&body) && parsed.is_plain);
+        assert!(parsed.tree.indexes(&body) && parsed.known.is_plain);
         assert_eq!(known, before.len());
         assert!(searched < 3_000 + 2 * OVERLAP, "{searched}");
         // The new body replaced the body that it continues.
@@ -63,18 +63,21 @@ fn other_conversations_and_tenants_keep_their_bodies() {
 #[test]
 fn a_found_text_is_found_in_every_later_request() {
     let cache = BodyCache::new(1 << 20);
-    assert!(!parse(&cache, "tenant", &request("secret", 10)).0.is_plain);
-    assert!(!parse(&cache, "tenant", &request("secret", 11)).0.is_plain);
+    assert!(!parse(&cache, "tenant", &request("secret", 10)).0.known.is_plain);
+    assert!(!parse(&cache, "tenant", &request("secret", 11)).0.known.is_plain);
     // A text at the border of the known part.
     let plain = request("topic", 10);
-    assert!(parse(&cache, "tenant", &plain).0.is_plain);
+    assert!(parse(&cache, "tenant", &plain).0.known.is_plain);
     let end = plain.windows(2).rposition(|bytes| bytes == b"x\"").unwrap() + 1;
     for length in 1..6 {
         let (known, new) = "secret".split_at(length);
         let with =
             |text: &str| Bytes::from([&plain[..end], text.as_bytes(), &plain[end..]].concat());
-        assert!(parse(&cache, "tenant", &with(known)).0.is_plain);
-        assert!(!parse(&cache, "tenant", &with(&[known, new].concat())).0.is_plain, "{known}");
+        assert!(parse(&cache, "tenant", &with(known)).0.known.is_plain);
+        assert!(
+            !parse(&cache, "tenant", &with(&[known, new].concat())).0.known.is_plain,
+            "{known}"
+        );
     }
 }
 
@@ -83,6 +86,6 @@ fn short_bodies_are_neither_searched_nor_cached() {
     let cache = BodyCache::new(1 << 20);
     let body = request("one", 2);
     let (parsed, _, searched) = parse(&cache, "tenant", &body);
-    assert!(!parsed.is_plain && searched == 0);
+    assert!(!parsed.known.is_plain && searched == 0);
     assert_eq!(cache.lock().len(), 0);
 }

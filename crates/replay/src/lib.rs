@@ -56,7 +56,7 @@ mod objects;
 mod stored;
 mod turn;
 
-pub use crate::body_cache::{BodyCache, ParsedBody};
+pub use crate::body_cache::{BodyCache, KnownFacts, ParsedBody};
 pub use crate::call_record::{
     Bodies, CallLog, CallRecord, CaptureOutcome, DeltaBase, DisconnectLimiter, FateCounts,
     InputTransformation, ProviderCall, appended_messages, call_json, report_json,

@@ -21,6 +21,7 @@ use hyper::service::Service as HyperService;
 use hyper_util::service::TowerToHyperService;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
+use throughline_replay::KnownFacts;
 
 use crate::access::{self, Caller, Keyring, Permission};
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
@@ -400,8 +401,8 @@ async fn respond(
         let encoding = content_encoding(&parts.headers)?;
         let received = receive(gateway, &caller, &scope, encoding, body);
         let (bytes, parsed) = Box::pin(received).await?;
-        let is_plain = parsed.as_ref().is_some_and(|body| body.is_plain) && cloud.is_none();
-        let mut body = parsed.map(|body| body.tree);
+        let (mut body, known) = parsed.map(|body| (body.tree, body.known)).unzip();
+        let mut known = known.unwrap_or_default();
         request.body = bytes;
         request.headers.retain(|(name, _)| **name != *CONTENT_ENCODING.as_str());
         if let Some(cloud) = &cloud {
@@ -409,9 +410,10 @@ async fn respond(
             let unwrapping = async { cloud.unwrap(gateway, request, body) };
             let unwrapped = gateway.operations.heavy.run(&caller, length, unwrapping).await??;
             (wire, request, body) = (unwrapped.wire, unwrapped.request, unwrapped.body);
+            known = KnownFacts::default();
         }
         let exchange = Exchange::new(gateway, caller, &wire, &scope, &request, body);
-        let exchange = Exchange { is_plain, ..exchange };
+        let exchange = Exchange { known, ..exchange };
         perform_route(exchange, route, method, request).await
     };
     let response = match answered.await {

@@ -271,7 +271,9 @@ fn bound_thoughts_after_a_prefix_change_are_omitted() {
     let mut replies = Vec::new();
     for _ in 0..2 {
         let prefix = written(&call).prefix;
-        let answer = reply_to(&DecodeContext { target: target(CLAUDE_5_5), prefix }, thought).items;
+        let answer =
+            reply_to(&DecodeContext { prefix, ..DecodeContext::of(target(CLAUDE_5_5)) }, thought)
+                .items;
         replies.push(answer.clone());
         call.extend(answer);
         call.extend([text_item(0, Role::User, "go on")]);

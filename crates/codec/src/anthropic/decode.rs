@@ -13,6 +13,7 @@ use throughline_json::{Name, Node, Tree};
 use crate::anthropic::WIRE;
 use crate::anthropic::wire::{self, AnthropicBlockKind as Kind};
 use crate::item_reader::{ItemReader, named_member, number_system_items, read_tools};
+use crate::known_request::ReusedMessages;
 use crate::{CodecError, DecodeContext, draft, effort};
 
 /// The request members that are decoded into fields of the Call.
@@ -45,7 +46,9 @@ pub(super) fn decode_request(
     let mut reader = ItemReader::for_request(context, WIRE);
     let mut call = Call::new(context.target.clone());
     call.items.reserve(2 * messages.elements().count());
-    for (index, message) in messages.elements().enumerate() {
+    let list = ("messages", messages);
+    let known = reader.reuse_items(tree, list, ReusedMessages::All, &mut call.items);
+    for (index, message) in messages.elements().enumerate().skip(known) {
         if !message.is_object() {
             return Err(shape(&format!("messages.{index}"), "must be an object"));
         }

@@ -12,6 +12,7 @@ use throughline_json::{Json, Name, Node, Tree};
 use crate::chat::decode::message::read_message;
 use crate::chat::{WIRE, slot, wire};
 use crate::item_reader::{ItemReader, named_member, read_tools};
+use crate::known_request::ReusedMessages;
 use crate::{CodecError, DecodeContext, draft};
 
 pub(super) use crate::chat::decode::settings::{choice as choice_of, reasoning as reasoning_of};
@@ -33,7 +34,9 @@ pub(super) fn decode_request(
     let mut reader = ItemReader::for_request(context, WIRE);
     let mut call = Call::new(context.target.clone());
     call.items.reserve(2 * messages.elements().count());
-    for (index, message) in messages.elements().enumerate() {
+    let list = ("messages", messages);
+    let known = reader.reuse_items(tree, list, ReusedMessages::All, &mut call.items);
+    for (index, message) in messages.elements().enumerate().skip(known) {
         if !message.is_object() {
             return Err(shape(&format!("messages[{index}]"), "must be an object"));
         }

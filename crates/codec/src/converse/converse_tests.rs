@@ -389,7 +389,7 @@ fn bound_thought_is_omitted_after_a_prefix_change() {
     let prefix = written(&call_with_text("one")).prefix;
     let body =
         format!(r#"{{"output":{{"message":{{"content":{blocks}}}}},"stopReason":"end_turn"}}"#);
-    let context = DecodeContext { target: target(CLAUDE_5_5), prefix };
+    let context = DecodeContext { prefix, ..DecodeContext::of(target(CLAUDE_5_5)) };
     let answer = BedrockConverse.decode_reply(&body.into(), &context).unwrap();
     let fate = |mut call: Call| {
         call.extend(answer.items.clone());

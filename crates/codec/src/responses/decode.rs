@@ -11,6 +11,7 @@ use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
 use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE};
 use crate::item_reader::{ItemReader, named_member, read_tools};
+use crate::known_request::ReusedMessages;
 use crate::responses::WIRE;
 use crate::responses::wire::{self, CONTENT, ResponsesElementKind as Kind, StopSignals};
 use crate::{CodecError, DecodeContext, draft};
@@ -43,7 +44,11 @@ pub(super) fn decode_request(
     let elements: Vec<_> = input.into_iter().flat_map(Node::elements).collect();
     let last = elements.len().saturating_sub(1);
     call.items.reserve(elements.len());
-    for (index, element) in elements.into_iter().enumerate() {
+    let list = input.map(|input| ("input", input));
+    let known = list.map_or(0, |list| {
+        reader.base.reuse_items(tree, list, ReusedMessages::AllButLast, &mut call.items)
+    });
+    for (index, element) in elements.into_iter().enumerate().skip(known) {
         reader.element(index, element, index < last, &mut call.items);
     }
     if let Some(instructions) = root.present("instructions") {

@@ -88,7 +88,8 @@ impl Exchange<'_> {
             keeper.record_failure(problem.status, &problem.message).await;
             return Err(problem);
         }
-        let context = DecodeContext { target: ready.target, prefix: keeper.prefix };
+        let context = DecodeContext::of(ready.target);
+        let context = DecodeContext { prefix: keeper.prefix, ..context };
         if status < 400 && ready.stream {
             let framing = dialect::framing(&self.wire, request);
             let from = codec_for(&context.target.origin.wire)?;

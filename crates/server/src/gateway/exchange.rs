@@ -27,7 +27,7 @@ use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::{Gateway, ReplayMode};
 use crate::routing::RouteTarget;
 use crate::telemetry::RequestScope;
-use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts};
+use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts, KnownFacts};
 
 /// A client request that the gateway is handling, with its caller, wire and parsed body.
 pub(crate) struct Exchange<'g> {
@@ -39,8 +39,8 @@ pub(crate) struct Exchange<'g> {
     pub(crate) scope: Arc<RequestScope>,
     /// The parsed body as received, if it is JSON.
     pub(crate) body: Option<Tree>,
-    /// Whether the body is known to contain nothing that the gateway issued.
-    pub(crate) is_plain: bool,
+    /// What is known about the body from earlier requests.
+    pub(crate) known: KnownFacts,
     /// The model name exactly as the client sent it.
     pub(crate) model: Option<Name>,
     /// The end user that the client names.
@@ -64,8 +64,8 @@ impl<'g> Exchange<'g> {
         let end_user = caller.end_user.clone().or_else(end_user);
         let catalog = gateway.catalog.current();
         let compaction = CompactionForm::of(&wire, &request.path, body.as_ref());
-        let is_plain = false;
-        Self { gateway, catalog, caller, wire, scope, body, is_plain, model, end_user, compaction }
+        let known = KnownFacts::default();
+        Self { gateway, catalog, caller, wire, scope, body, known, model, end_user, compaction }
     }
 
     /// Calls a model. The call is recorded even if it fails.

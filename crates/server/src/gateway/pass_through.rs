@@ -51,7 +51,7 @@ impl Exchange<'_> {
     /// Whether a body is the body as received and is known to contain nothing that the gateway
     /// issued.
     pub(crate) fn is_plain(&self, body: &Bytes) -> bool {
-        self.is_plain && self.body.as_ref().is_some_and(|tree| tree.indexes(body))
+        self.known.is_plain && self.body.as_ref().is_some_and(|tree| tree.indexes(body))
     }
 
     /// Returns whether a request is sent without decoding it: in the mode `off`, to a provider of

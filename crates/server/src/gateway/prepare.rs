@@ -359,10 +359,15 @@ impl Exchange<'_> {
             })?;
             catalog.target(&row, &reached.model, "caller")
         };
-        let (codec, context) = (codec_for(&self.wire)?, DecodeContext::of(source));
+        let (codec, mut context) = (codec_for(&self.wire)?, DecodeContext::of(source));
         let parsed = self.body.as_ref().filter(|body| body.indexes(&request.body));
         let mut call = Stage::Parse.run(|| match parsed {
-            Some(body) => codec.decode_parsed(request, body, &context),
+            Some(body) => {
+                context.known.clone_from(&self.known.beginning);
+                let call = codec.decode_parsed(request, body, &context)?;
+                self.known.keep(&self.wire, body, &context.target, &call);
+                Ok(call)
+            }
             None => codec.decode_request(request, &context),
         })?;
         call.extras.extend(compaction::anthropic_extra(request, &target.origin.wire));

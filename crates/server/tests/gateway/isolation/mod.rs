@@ -227,7 +227,7 @@ async fn captured_ids_of_older_stores_keep_their_tenant() {
     let gateway = AccountGateway::open(ReplayMode::Off, SharedAccount::operators()).await;
     let target = target("openai", "openai-responses", "gpt-5.2");
     let answer = account::response("resp_old0123456789abcdef", "msg_old0123456789abcdef");
-    let context = DecodeContext { target, prefix: None };
+    let context = DecodeContext::of(target);
     let reply = codec_of("openai-responses").decode_reply(&answer.to_string().into(), &context);
     let reply = reply.unwrap();
     let (tenant, node) = (Tenant::from("alpha"), TurnId::from("old-node"));
