@@ -57,7 +57,7 @@ impl KnownFacts {
     /// the body. `target` is the target for which it was decoded.
     pub fn keep(&self, wire: &Wire, body: &Tree, target: &Target, call: &Call) {
         let Some(decoded) = &self.decoded else { return };
-        if KnownRequest::items_size(call) <= body.bytes().len() {
+        if KnownRequest::items_size(call) <= body.bytes().len() / 2 {
             decoded.get_or_init(|| {
                 let (wire, body, target) = (wire.clone(), body.clone(), target.clone());
                 Arc::new(KnownRequest::new(wire, body, target, call))
@@ -121,8 +121,9 @@ impl BodyCache {
             drop(cache.take(&fingerprint));
         }
         if let Some(fingerprint) = fingerprints.get(sample) {
-            // The Items and their texts take at most as much memory as the body each.
-            let size = tree.size() + 2 * body.len();
+            // The texts of the Items take at most as much memory as the body, and the Items half as
+            // much.
+            let size = tree.size() + body.len() + body.len() / 2;
             let decoded = Arc::clone(&decoded);
             let cached = CachedBody { tree: tree.clone(), is_plain, decoded, stable };
             cache.put(*fingerprint, cached, size);

@@ -71,7 +71,7 @@ use crate::turn::ParentTurn;
 /// The number of caches that share the memory limit of an engine.
 const CACHES: usize = 5;
 /// The default memory limit of all caches in bytes.
-pub const DEFAULT_CACHE_SIZE: usize = 80 << 20;
+pub const DEFAULT_CACHE_SIZE: usize = 160 << 20;
 
 /// Captures replies in the Vault and restores lost reasoning into later requests.
 pub struct Replay {
@@ -95,9 +95,10 @@ impl Replay {
     }
 
     /// Creates an engine like [`Replay::new`]. `cache_size` is the maximum memory of its caches in
-    /// bytes: of chains, captured turns, issuers, the bodies of calls, and parsed bodies.
+    /// bytes. Parsed bodies take up to half of it, and each of the caches of chains, captured turns,
+    /// issuers and the bodies of calls an eighth.
     pub fn with_cache_size(store: Arc<dyn Store>, claims: Claims, cache_size: usize) -> Self {
-        let most = cache_size / CACHES;
+        let most = cache_size / 2 / (CACHES - 1);
         let calls = CallLog::new(Arc::clone(&store), most);
         Self {
             store,
@@ -106,7 +107,7 @@ impl Replay {
             turns: TurnCache::new(most),
             issuers: IssuerCache::new(most),
             calls,
-            bodies: BodyCache::new(most),
+            bodies: BodyCache::new(cache_size / 2),
             owned: OwnedIds::default(),
             pending: None,
         }
