@@ -1,9 +1,10 @@
 //! Tests for reading and writing verbatim JSON.
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate as json;
-use crate::{Json, JsonKind, Tree};
+use crate::{Json, JsonKind, SharedBeginning, Tree};
 
 #[test]
 fn value_keeps_its_spelling() {
@@ -146,7 +147,7 @@ fn control_characters_are_refused_only_inside_strings() {
 /// whether the index of `known` was used.
 fn check_parse_after(known: &str, text: &str) -> bool {
     let known = Tree::parse_within(64, known.to_owned()).unwrap();
-    let after = Tree::parse_after(&known, 64, usize::MAX, text.to_owned());
+    let after = SharedBeginning::of(&known, &Bytes::from(text.to_owned())).parse(64, usize::MAX);
     match (Tree::parse_within(64, text.to_owned()), after) {
         (_, Ok(None)) => false,
         (Ok(alone), Ok(Some(after))) => {
@@ -196,6 +197,10 @@ fn a_text_is_parsed_after_an_earlier_text() {
     {
         assert!(check_parse_after(known, text), "{text}");
     }
+    let known = Tree::parse(r#"{"m":["\u00e9"],"s":1}"#).unwrap();
+    let invalid = Bytes::from(&b"{\"m\":[\"\\u00e9\",\"\xe9\"],\"s\":1}"[..]);
+    let error = SharedBeginning::of(&known, &invalid).parse(64, 99).err().unwrap();
+    assert_eq!(error.to_string(), Tree::parse(invalid).err().unwrap().to_string());
     assert!(!check_parse_after("1", "12"));
     assert!(!check_parse_after("[1]", " [1]"));
 }
@@ -203,7 +208,9 @@ fn a_text_is_parsed_after_an_earlier_text() {
 #[test]
 fn limits_hold_after_an_earlier_text() {
     let known = Tree::parse_within(8, r#"{"m":[[[1]]]}"#).unwrap();
-    let parse = |deepest, most, text: &'static str| Tree::parse_after(&known, deepest, most, text);
+    let parse = |deepest, most, text: &'static str| {
+        SharedBeginning::of(&known, &Bytes::from(text)).parse(deepest, most)
+    };
     assert!(parse(8, 9, r#"{"m":[[[1]],[]]}"#).unwrap().is_some());
     assert!(parse(8, 6, r#"{"m":[[[1]],[]]}"#).unwrap().is_none());
     assert!(parse(8, 99, r#"{"m":[[[1]],[[[[[[[]]]]]]]]}"#).err().unwrap().is_too_deep());

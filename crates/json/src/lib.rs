@@ -35,7 +35,7 @@ pub use crate::measure::{Measure, SizeLimitExceeded, SizeLimits};
 pub use crate::name::{Label, Name};
 pub use crate::number::Number;
 pub use crate::scan::JsonKind;
-pub use crate::tree::{Elements, Members, Node, Tree};
+pub use crate::tree::{Elements, Members, Node, SharedBeginning, Tree};
 pub use crate::write::{
     Array, JsonValue, Object, array, array_of, object, object_of, push_number, push_string, string,
 };

@@ -8,14 +8,14 @@ use bytes::{Buf, Bytes};
 
 use crate::scan::{self, Entry, EntryBound, Index};
 use crate::text::{self, Escaped};
-use crate::{Json, JsonKind, SyntaxError, work};
+use crate::{Json, JsonKind, SyntaxError, common_prefix, work};
 
 /// A JSON text with an index of all its values. Values are slices that share the text's memory.
 /// Clones share the text and the index.
 #[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
-    index: Arc<Index>,
+    pub(super) index: Arc<Index>,
 }
 
 impl Tree {
@@ -53,26 +53,8 @@ impl Tree {
         }
     }
 
-    /// Parses a text like [`Tree::parse_bounded`], but scans only what differs from `known`: the
-    /// index of equal text at the start and at the end is copied. Also returns `None` if the texts
-    /// have no beginning in common.
-    pub fn parse_after(
-        known: &Self,
-        deepest: u32,
-        most: usize,
-        text: impl Into<Bytes>,
-    ) -> Result<Option<Self>, SyntaxError> {
-        let bytes = text.into();
-        check_text(&bytes)?;
-        match scan::index_after(&bytes, &known.bytes, &known.index, deepest, most).transpose() {
-            Err(error) if error.is_too_many() => Ok(None),
-            Err(error) => Err(error),
-            Ok(index) => Ok(index.map(|index| Self { bytes, index: Arc::new(index) })),
-        }
-    }
-
     fn parse_up_to(deepest: u32, bound: EntryBound, bytes: Bytes) -> Result<Self, SyntaxError> {
-        check_text(&bytes)?;
+        check_text(&bytes, 0)?;
         let index = Arc::new(scan::index(&bytes, deepest, bound)?);
         Ok(Self { bytes, index })
     }
@@ -127,15 +109,47 @@ impl Tree {
     }
 }
 
-/// Checks that a text is valid UTF-8 and shorter than 4 GiB.
-fn check_text(text: &[u8]) -> Result<(), SyntaxError> {
-    if let Err(error) = simdutf8::compat::from_utf8(text) {
+/// Checks that a text is valid UTF-8 and shorter than 4 GiB. The bytes before `from` are known to
+/// be valid.
+pub(super) fn check_text(text: &[u8], from: usize) -> Result<(), SyntaxError> {
+    if let Err(error) = simdutf8::compat::from_utf8(text.get(from..).unwrap_or_default()) {
         let problem = "the text is not valid UTF-8";
-        return Err(SyntaxError::at(text, error.valid_up_to(), problem));
+        return Err(SyntaxError::at(text, from + error.valid_up_to(), problem));
     }
     match u32::try_from(text.len()) {
         Ok(_) => Ok(()),
         Err(_) => Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB")),
+    }
+}
+
+/// The beginning that a text has in common with a text that was parsed before.
+pub struct SharedBeginning<'k> {
+    known: &'k Tree,
+    text: Bytes,
+    length: usize,
+}
+
+impl<'k> SharedBeginning<'k> {
+    /// Compares the two texts.
+    pub fn of(known: &'k Tree, text: &Bytes) -> Self {
+        Self { known, text: text.clone(), length: common_prefix(&known.bytes, text) }
+    }
+
+    /// Returns the number of bytes that both texts have in common at the start.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Parses the new text like [`Tree::parse_bounded`], but scans only what differs from the known
+    /// text: the index of equal text at the start and at the end is copied. Also returns `None` if
+    /// both texts have too little in common.
+    pub fn parse(self, deepest: u32, most: usize) -> Result<Option<Tree>, SyntaxError> {
+        let Self { known, text, length } = self;
+        match scan::index_after(&text, known, length, deepest, most).transpose() {
+            Err(error) if error.is_too_many() => Ok(None),
+            Err(error) => Err(error),
+            Ok(index) => Ok(index.map(|index| Tree { bytes: text, index: Arc::new(index) })),
+        }
     }
 }
 

@@ -5,22 +5,21 @@
 //! compared, so a wrong selection costs time, but does not change the result. A body replaces the
 //! earlier body that it continues.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use throughline_codec::{KnownBeginning, KnownRequest};
 use throughline_core::{Call, Target, Tenant, Wire};
-use throughline_json::{Node, Tree};
+use throughline_json::{Node, SharedBeginning, Tree};
 
 use crate::byte_lru::ByteLru;
 
 /// Minimum size in bytes of a cached body. Shorter bodies are parsed faster than they are found.
 const SHORTEST: usize = 16 << 10;
-/// The distance in bytes between the samples of a fingerprint.
+/// The distance in bytes between the ends of the fingerprinted beginnings.
 const BLOCK: usize = 4 << 10;
-/// The size in bytes of a sample, which is at the start of its block.
-const SAMPLE: usize = 64;
 /// The members that contain the conversation, which grows from request to request.
 const CONVERSATION_MEMBERS: [&str; 3] = ["messages", "input", "contents"];
 /// Number of bytes before the new part of a body that are searched again. Longer than every text
@@ -28,7 +27,10 @@ const CONVERSATION_MEMBERS: [&str; 3] = ["messages", "input", "contents"];
 const OVERLAP: usize = 256;
 
 /// Recent request bodies, by tenant and by the fingerprint of their beginning.
-pub struct BodyCache(Mutex<ByteLru<u64, CachedBody>>);
+pub struct BodyCache {
+    bodies: Mutex<ByteLru<u64, CachedBody>>,
+    hasher: RandomState,
+}
 
 /// A parsed request body.
 pub struct ParsedBody {
@@ -78,49 +80,44 @@ struct CachedBody {
 impl BodyCache {
     /// Creates an empty cache with a size limit in bytes.
     pub(crate) fn new(most: usize) -> Self {
-        Self(Mutex::new(ByteLru::new(most)))
+        Self { bodies: Mutex::new(ByteLru::new(most)), hasher: RandomState::default() }
     }
 
-    /// Parses a body with `parse`, which receives an earlier body with the same beginning, and
+    /// Parses a body with `parse`, which receives the beginning that an earlier body also has, and
     /// returns `None` if the body is not JSON. A body that is cached is also searched with `finds`,
     /// except for the beginning of which the result is known.
     pub fn parse<E>(
         &self,
         tenant: &Tenant,
         body: &Bytes,
-        parse: impl FnOnce(Option<&Tree>) -> Result<Option<Tree>, E>,
+        parse: impl FnOnce(Option<SharedBeginning<'_>>) -> Result<Option<Tree>, E>,
         finds: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Option<ParsedBody>, E> {
         if body.len() < SHORTEST {
             let tree = parse(None)?;
             return Ok(tree.map(|tree| ParsedBody { tree, known: KnownFacts::default() }));
         }
-        let fingerprints = fingerprints(tenant, body);
+        let fingerprints = self.fingerprints(tenant, body);
         let known = self.find(&fingerprints);
-        let Some(tree) = parse(known.as_ref().map(|(_, known)| &known.tree))? else {
-            return Ok(None);
-        };
-        let known = known.map(|(fingerprint, known)| {
-            let shared = throughline_json::common_prefix(known.tree.bytes(), body);
-            (fingerprint, known, shared)
-        });
+        let beginning = known.as_ref().map(|(_, known)| SharedBeginning::of(&known.tree, body));
+        let shared = beginning.as_ref().map_or(0, SharedBeginning::length);
+        let Some(tree) = parse(beginning)? else { return Ok(None) };
         let searched = match &known {
-            Some((_, known, shared)) if known.is_plain => shared.saturating_sub(OVERLAP),
+            Some((_, known)) if known.is_plain => shared.saturating_sub(OVERLAP),
             Some(_) | None => 0,
         };
         let is_plain = !finds(body.get(searched..).unwrap_or(body));
-        let beginning = known.as_ref().and_then(|(_, known, shared)| {
-            Some(KnownBeginning::new(Arc::clone(known.decoded.get()?), *shared))
+        let beginning = known.as_ref().and_then(|(_, known)| {
+            Some(KnownBeginning::new(Arc::clone(known.decoded.get()?), shared))
         });
-        let continued = known.filter(|(_, known, shared)| *shared >= known.stable);
+        let continued = known.filter(|(_, known)| shared >= known.stable);
         let (decoded, stable) = (DecodedSlot::default(), stable_bytes(&tree));
-        // The last sample that lies completely in the stable bytes.
-        let sample = stable.saturating_sub(SAMPLE) / BLOCK;
+        let last_stable = (stable / BLOCK).checked_sub(1);
         let mut cache = self.lock();
-        if let Some((fingerprint, ..)) = continued {
+        if let Some((fingerprint, _)) = continued {
             drop(cache.take(&fingerprint));
         }
-        if let Some(fingerprint) = fingerprints.get(sample) {
+        if let Some(fingerprint) = last_stable.and_then(|block| fingerprints.get(block)) {
             // The texts of the Items take at most as much memory as the body, and the Items half as
             // much.
             let size = tree.size() + body.len() + body.len() / 2;
@@ -141,20 +138,19 @@ impl BodyCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, ByteLru<u64, CachedBody>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Returns the fingerprints of a body's beginnings, one per complete sample.
-fn fingerprints(tenant: &Tenant, body: &[u8]) -> Vec<u64> {
-    let mut hasher = DefaultHasher::new();
-    tenant.hash(&mut hasher);
-    let samples = body.chunks(BLOCK).map_while(|block| block.first_chunk::<SAMPLE>());
-    let marks = samples.map(|sample| {
-        hasher.write(sample);
-        hasher.finish()
-    });
-    marks.collect()
+    /// Returns the fingerprints of a body's beginnings, each one block longer than the one before.
+    fn fingerprints(&self, tenant: &Tenant, body: &[u8]) -> Vec<u64> {
+        let mut hasher = self.hasher.build_hasher();
+        tenant.hash(&mut hasher);
+        let blocks = body.chunks_exact(BLOCK).map(|block| {
+            hasher.write(block);
+            hasher.finish()
+        });
+        blocks.collect()
+    }
 }
 
 /// Returns the end of the first three quarters of the conversation. Clients change the end of the

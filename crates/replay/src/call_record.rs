@@ -271,10 +271,12 @@ impl CallRecord {
         }
     }
 
-    /// Records that the request calls a model, with the call id `node`.
-    pub fn begin_call(&mut self, node: TurnId, request: &Request) {
+    /// Records that the request calls a model, with the call id `node`. `is_text` is set if the
+    /// body is known to be valid UTF-8.
+    pub fn begin_call(&mut self, node: TurnId, request: &Request, is_text: bool) {
+        let body = &request.body;
         self.node = Some(node);
-        self.texts = Bodies::of(&request.body);
+        self.texts = if is_text { Bodies::of_text(body.clone()) } else { Bodies::of(body) };
         self.began = Instant::now();
         self.path = request.path.clone();
         self.headers = public_headers(&request.headers);

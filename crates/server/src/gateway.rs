@@ -58,7 +58,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use throughline_codec::SharedCatalog;
 use throughline_core::{Stage, Upstream};
-use throughline_json::{Measure, Name, SizeLimitExceeded, SizeLimits, Tree};
+use throughline_json::{Measure, Name, SharedBeginning, SizeLimitExceeded, SizeLimits, Tree};
 use throughline_replay::{ParsedBody, Replay};
 use throughline_spec::RedactionPolicy;
 
@@ -151,7 +151,8 @@ pub(crate) async fn receive(
     }
     let (deepest, sizes) = (gateway.depth_limit, &operations.limits.sizes);
     let parse = || {
-        let parse = |known: Option<&Tree>| limited_tree_after(known, &body, deepest, sizes);
+        let parse =
+            |shared: Option<SharedBeginning<'_>>| limited_tree_after(shared, &body, deepest, sizes);
         gateway.replay.bodies().parse(&caller.tenant, &body, parse, pass_through::must_be_decoded)
     };
     let parsing = async { Stage::Parse.run(parse) };
@@ -175,9 +176,9 @@ pub(crate) fn limited_tree(
     limited_tree_after(None, body, deepest, sizes)
 }
 
-/// Indexes a body like [`limited_tree`], but only what differs from the body `known`.
+/// Indexes a body like [`limited_tree`], but only what differs from an earlier body.
 fn limited_tree_after(
-    known: Option<&Tree>,
+    shared: Option<SharedBeginning<'_>>,
     body: &Bytes,
     deepest: u32,
     sizes: &SizeLimits,
@@ -198,8 +199,7 @@ fn limited_tree_after(
     };
     // A body has at most as many items and tools as entries, so most bodies need no second pass.
     let entries = sizes.items.min(sizes.tools).min(sizes.entries);
-    let after =
-        known.and_then(|known| Tree::parse_after(known, deepest, entries, body.clone()).ok());
+    let after = shared.and_then(|shared| shared.parse(deepest, entries).ok());
     let tree = if let Some(tree) = after.flatten() {
         Ok(tree)
     } else if body.len() < LARGE {

@@ -5,7 +5,7 @@
 //! text in between is scanned.
 
 use super::{Entry, Index, NONE, Scanner, has_controls, narrow};
-use crate::{JsonKind, SyntaxError, common_prefix, common_suffix};
+use crate::{JsonKind, SyntaxError, Tree, common_suffix, tree};
 
 /// The known entries after a value of the outermost container, and where they belong in the new
 /// text.
@@ -32,19 +32,23 @@ struct ResumePoint {
     open: Vec<u32>,
 }
 
-/// Indexes a text, like [`super::index`]. `known` is the index of `known_text`. Returns `None` if
-/// the texts have no beginning in common.
+/// Indexes a text, like [`super::index`]. The first `shared` bytes are equal in the known text.
+/// Returns `None` if both texts have too little in common.
 pub(crate) fn index_after(
     text: &[u8],
-    known_text: &[u8],
-    known: &Index,
+    known: &Tree,
+    shared: usize,
     deepest: u32,
     most: usize,
 ) -> Option<Result<Index, SyntaxError>> {
+    let (known, known_text) = (&*known.index, &**known.bytes());
     if known.deepest > deepest {
         return None;
     }
-    let ResumePoint { at, entries, open } = resume_point(known, common_prefix(text, known_text))?;
+    let ResumePoint { at, entries, open } = resume_point(known, shared)?;
+    if let Err(error) = tree::check_text(text, at) {
+        return Some(Err(error));
+    }
     let (rest, known_rest) = (text.get(at..)?, known_text.get(at..)?);
     let escapes = known.escapes.partition_point(|escape| (*escape as usize) < at);
     let growth = text.len().saturating_sub(known_text.len());

@@ -64,7 +64,11 @@ pub(super) fn is_same(left: &Bytes, right: &Bytes) -> bool {
 impl Bodies {
     /// Returns the bodies of a request that was received but not expanded or sent yet.
     pub fn of(body: &Bytes) -> Self {
-        let body = lossy(body);
+        Self::of_text(lossy(body))
+    }
+
+    /// Like [`Bodies::of`], for a body that is valid UTF-8.
+    pub fn of_text(body: Bytes) -> Self {
         Self { expanded: body.clone(), received: body, sent: Bytes::new(), account: Bytes::new() }
     }
 
