@@ -49,6 +49,7 @@ pub use crate::call_record::call_view::call_json;
 pub use crate::call_record::disconnect::DisconnectLimiter;
 pub use crate::call_record::report::{appended_messages, report_json};
 pub use crate::call_record::transformations::InputTransformation;
+use crate::objects;
 use crate::turn::ParentTurn;
 
 /// The facts about one request, collected while the request is processed. They are the source of
@@ -114,6 +115,8 @@ pub struct CallRecord {
     pub base: Option<Arc<DeltaBase>>,
     /// Whether the response is stored, so that the caller can retrieve it later by id.
     pub keeps_response: bool,
+    /// Whether the request names one of Anthropic's message threads, or starts one.
+    pub names_thread: bool,
     /// When the request was received completely.
     began: Instant,
     sent: Option<Instant>,
@@ -258,6 +261,7 @@ impl CallRecord {
             parent: None,
             base: None,
             keeps_response: false,
+            names_thread: false,
             began: now,
             sent: None,
             end: None,
@@ -271,12 +275,13 @@ impl CallRecord {
         }
     }
 
-    /// Records that the request calls a model, with the call id `node`. `is_text` is set if the
-    /// body is known to be valid UTF-8.
-    pub fn begin_call(&mut self, node: TurnId, request: &Request, is_text: bool) {
-        let body = &request.body;
+    /// Records that the request calls a model, with the call id `node`. `parsed` is the parsed body
+    /// of the request, if the body is JSON.
+    pub fn begin_call(&mut self, node: TurnId, request: &Request, parsed: Option<&Tree>) {
+        let (parsed, body) = (parsed.filter(|tree| tree.indexes(&request.body)), &request.body);
         self.node = Some(node);
-        self.texts = if is_text { Bodies::of_text(body.clone()) } else { Bodies::of(body) };
+        self.texts = parsed.map_or_else(|| Bodies::of(body), |_| Bodies::of_text(body.clone()));
+        self.names_thread = parsed.is_some_and(objects::names_thread);
         self.began = Instant::now();
         self.path = request.path.clone();
         self.headers = public_headers(&request.headers);

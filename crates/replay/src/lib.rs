@@ -70,7 +70,7 @@ pub use crate::engine::{
 pub use crate::finding::{Finding, RestoreIssue};
 pub use crate::objects::{
     Family, LOG as OBJECT_LOG, ObjectId, ObjectKind, account_of, bare_name, id_of, ids_at,
-    ids_of_reply, text_of,
+    ids_of_reply, names_thread, text_of,
 };
 pub use crate::stored::{
     InputItemsQuery, Lookup, PREVIOUS_RESPONSE_ID, StoreOptions, StoredResponse, echoed,

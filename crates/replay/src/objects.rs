@@ -9,9 +9,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use bytes::Bytes;
 use throughline_core::{ACCOUNT_SEPARATOR, Digest, Origin, Reply, Tenant, VaultKey, Wire};
-use throughline_json::{Name, Node, words};
+use throughline_json::{Name, Node, Tree, words};
 
 use crate::claim::Claims;
 
@@ -143,8 +142,9 @@ pub(crate) fn owner_keys<'o>(
     objects.iter().map(move |object| VaultKey::Chain(owner_key(account, object)))
 }
 
-/// Returns the objects whose ids a reply contains. `request` is the body of the caller's request.
-pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
+/// Returns the objects whose ids a reply contains. `names_thread` is set if the caller's request
+/// [names a thread](names_thread).
+pub fn ids_of_reply(reply: &Reply, names_thread: bool) -> Vec<ObjectId> {
     let mut ids = Vec::new();
     let mut add = |kind: ObjectKind, id: Option<Name>| {
         ids.extend(id.filter(|id| !id.is_empty()).map(|id| ObjectId { kind, id }));
@@ -168,7 +168,7 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
         }
         Some(Family::Anthropic) => {
             add(ObjectKind::Container, extra_id("container"));
-            if is_in_thread(reply, request) {
+            if is_in_thread(reply, names_thread) {
                 add(ObjectKind::Thread, reply.id.clone());
                 add(ObjectKind::Thread, extra_id("thread"));
             }
@@ -183,12 +183,16 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
     ids
 }
 
+/// Returns whether a request body names one of Anthropic's message threads, or starts one.
+pub fn names_thread(body: &Tree) -> bool {
+    body.root().get("thread").is_some()
+}
+
 /// Returns whether a reply belongs to one of Anthropic's message threads, whose later requests name
-/// the reply by its id. `request` is the body of the caller's request.
-fn is_in_thread(reply: &Reply, request: Option<&Bytes>) -> bool {
+/// the reply by its id.
+fn is_in_thread(reply: &Reply, names_thread: bool) -> bool {
     reply.origin.wire == Wire::ANTHROPIC_MESSAGES
-        && (reply.extras.iter().any(|(name, _)| &**name == "thread")
-            || request.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some()))
+        && (names_thread || reply.extras.iter().any(|(name, _)| &**name == "thread"))
 }
 
 /// Returns the files and containers that the provider's tools created. Ids are taken only from

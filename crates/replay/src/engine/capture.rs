@@ -234,9 +234,9 @@ impl TurnKeys {
     pub(super) fn new(turn: &Turn<'_>) -> Self {
         // The turn's own id is a key, by which Claims and later turns find it.
         let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
-        let request = turn.record.map(|record| &record.texts.received);
+        let names_thread = turn.record.is_some_and(|record| record.names_thread);
         // Only Responses API requests and message threads refer to a whole reply by its id.
-        let objects = objects::ids_of_reply(turn.reply, request);
+        let objects = objects::ids_of_reply(turn.reply, names_thread);
         let is_named = turn.reply.origin.wire == Wire::OPENAI_RESPONSES
             || objects.iter().any(|object| object.kind == ObjectKind::Thread);
         let reply_id = turn.reply.id.iter().filter(|_| is_named).cloned();

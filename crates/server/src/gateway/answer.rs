@@ -82,7 +82,7 @@ impl Exchange<'_> {
             prefix: ready.encoded.prefix,
             longest: self.gateway.operations.limits.capture,
             scope: Arc::clone(&self.scope),
-            owner: self.id_owner(reached, request),
+            owner: self.id_owner(reached),
         };
         if let Err(problem) = refuse_redirect(&answer, reached) {
             keeper.record_failure(problem.status, &problem.message).await;
@@ -201,11 +201,11 @@ impl Exchange<'_> {
 
     /// Returns the tenant that owns the ids in the response; `None` if the caller has no gateway
     /// key and the provider has only one account, so that the ids need not be recorded.
-    fn id_owner(&self, reached: &RouteTarget, request: &Request) -> Option<IdOwner> {
+    fn id_owner(&self, reached: &RouteTarget) -> Option<IdOwner> {
         let is_recorded = self.caller.admission.is_key() || reached.account_name().is_some();
         is_recorded.then(|| IdOwner {
             tenant: self.caller.tenant.clone(),
-            request: request.body.clone(),
+            names_thread: self.body.as_ref().is_some_and(throughline_replay::names_thread),
             is_early: self.body.as_ref().is_some_and(|body| {
                 body.root().get("background").and_then(Node::bool).unwrap_or(false)
             }),

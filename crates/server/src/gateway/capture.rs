@@ -37,8 +37,8 @@ pub(crate) struct CaptureHandle {
 /// The tenant that owns the ids in a response.
 pub(crate) struct IdOwner {
     pub(crate) tenant: Tenant,
-    /// The request body, which determines whether the id of an Anthropic reply also names a thread.
-    pub(crate) request: Bytes,
+    /// Whether the request names a thread, so that the id of an Anthropic reply names it too.
+    pub(crate) names_thread: bool,
     /// Whether the caller may use the response id before the response ends, as with a background
     /// response.
     pub(crate) is_early: bool,
@@ -98,7 +98,7 @@ impl CaptureHandle {
             return;
         }
         let owned = self.owner.as_ref().map(|owner| {
-            let ids = throughline_replay::ids_of_reply(&reply, Some(&owner.request));
+            let ids = throughline_replay::ids_of_reply(&reply, owner.names_thread);
             let account = Name::from(throughline_replay::account_of(&reply.origin));
             (Arc::clone(&self.replay), owner.tenant.clone(), account, ids)
         });
@@ -138,7 +138,7 @@ impl CaptureHandle {
     /// Records that the caller's tenant owns the ids in a response.
     async fn record_ids(&self, reply: &Reply) {
         let Some(owner) = &self.owner else { return };
-        let ids = throughline_replay::ids_of_reply(reply, Some(&owner.request));
+        let ids = throughline_replay::ids_of_reply(reply, owner.names_thread);
         let account = throughline_replay::account_of(&reply.origin);
         let recording = self.replay.record_objects(&owner.tenant, account, &ids);
         let failed = match timeout(self.longest, recording).await {

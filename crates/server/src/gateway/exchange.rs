@@ -72,8 +72,7 @@ impl<'g> Exchange<'g> {
     pub(crate) async fn call(&self, request: Request) -> GatewayResult {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
-        let is_parsed = self.body.as_ref().is_some_and(|body| body.indexes(&request.body));
-        self.scope.record().begin_call(node.clone(), &request, is_parsed);
+        self.scope.record().begin_call(node.clone(), &request, self.body.as_ref());
         let response = match self.try_targets(&request).await {
             Ok((ready, reached, answer)) => {
                 Box::pin(self.answer(&node, ready, &reached, answer, &request)).await
