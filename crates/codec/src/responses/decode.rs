@@ -44,9 +44,9 @@ pub(super) fn decode_request(
     let elements: Vec<_> = input.into_iter().flat_map(Node::elements).collect();
     let last = elements.len().saturating_sub(1);
     call.items.reserve(elements.len());
-    let list = input.map(|input| ("input", input));
-    let known = list.map_or(0, |list| {
-        reader.base.reuse_items(tree, list, ReusedMessages::AllButLast, &mut call.items)
+    let known = input.map_or(0, |input| {
+        let named = ("input", input);
+        reader.base.reuse_items(tree, named, ReusedMessages::AllButLast, &mut call.items)
     });
     for (index, element) in elements.into_iter().enumerate().skip(known) {
         reader.element(index, element, index < last, &mut call.items);

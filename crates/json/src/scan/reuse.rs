@@ -66,7 +66,7 @@ pub(crate) fn index_after(
     }
     let shift = text.len().cast_signed() - known_text.len().cast_signed();
     let end = known_end(known, known_text.len() - common_suffix(rest, known_rest), shift);
-    let scanned = end.map_or(text.len(), |end| end.at);
+    let until = end.map_or(text.len(), |end| end.at);
     let scanner = Scanner {
         text,
         at,
@@ -74,7 +74,7 @@ pub(crate) fn index_after(
         open: around,
         room: deepest.checked_sub(narrow(open.len()))?,
         most,
-        has_controls: has_controls(text.get(at..scanned).unwrap_or(rest)),
+        has_controls: has_controls(text.get(at..until).unwrap_or(rest)),
         end,
     };
     Some(scanner.run())
