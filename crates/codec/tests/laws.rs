@@ -671,18 +671,19 @@ fn items_of_an_earlier_request_are_reused_exactly() {
             assert_eq!((&after.system, &after.tools), (&alone.system, &alone.tools));
             let memory = earlier.body.as_ptr_range();
             for item in &mut after.items {
-                let shares = |bytes: &Bytes| !bytes.is_empty() && memory.contains(&bytes.as_ptr());
-                item.for_each_slice(&mut |slice| assert!(!shares(slice), "{}", sample.name));
+                let is_earlier =
+                    |bytes: &Bytes| !bytes.is_empty() && memory.contains(&bytes.as_ptr());
+                item.for_each_slice(&mut |slice| assert!(!is_earlier(slice), "{}", sample.name));
                 let envelope = item.native.as_ref().and_then(|native| native.envelope.as_ref());
-                assert!(envelope.is_none_or(|envelope| !shares(envelope.json.bytes())));
+                assert!(envelope.is_none_or(|envelope| !is_earlier(envelope.json.bytes())));
             }
             let text = |item: &Item| match &item.body {
                 Body::Text(text) if !text.is_empty() => Some(Arc::clone(text)),
                 _ => None,
             };
             let texts = call.items.iter().filter_map(text);
-            let shared = texts.zip(after.items.iter().filter_map(text));
-            reused += shared.filter(|(left, right)| Arc::ptr_eq(left, right)).count();
+            let pairs = texts.zip(after.items.iter().filter_map(text));
+            reused += pairs.filter(|(left, right)| Arc::ptr_eq(left, right)).count();
             requests += 1;
         }
     }
