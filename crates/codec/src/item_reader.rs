@@ -1,5 +1,7 @@
 //! Creates the Items of one decoded request or response. All wires share this module.
 
+mod reuse;
+
 use std::sync::Arc;
 
 use throughline_core::{
@@ -9,6 +11,7 @@ use throughline_core::{
 use throughline_json::{Json, Label, Name, Node};
 
 use crate::call_ids::CallTracker;
+pub(crate) use crate::item_reader::reuse::ReusedMessages;
 use crate::{DecodeContext, find_seals};
 
 /// Converts one part of a message to an Item.
@@ -47,10 +50,6 @@ impl<'a> ItemReader<'a> {
             wire,
             reply: id.cloned().unwrap_or_else(|| Name::from("reply")),
         }
-    }
-
-    pub(crate) fn wire(&self) -> &Wire {
-        &self.wire
     }
 
     pub(crate) fn id_at(&self, place: ItemPosition) -> ItemId {

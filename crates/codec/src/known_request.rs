@@ -1,25 +1,20 @@
-//! Reuses the Items of an earlier request, so that only the new messages of a growing conversation
-//! are decoded.
-//!
-//! A message is decoded to the same Items as in the earlier request if all bytes before its end are
-//! equal and the request has the same target. The reused Items share the texts of the earlier
-//! Items, but are slices of the new body, so that the earlier body can be freed.
+//! Keeps decoded requests, whose Items later requests of the conversation reuse: see
+//! `item_reader/reuse.rs`.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use throughline_core::{Body, Call, Envelope, Item, Target, Wire};
-use throughline_json::{Json, Node, Tree};
+use throughline_core::{Body, Call, Item, Seal, Target, Wire};
+use throughline_json::Tree;
 
-use crate::edit::range_in;
-use crate::item_reader::ItemReader;
+/// Approximate memory size in bytes of the ids, labels and envelope of an Item.
+const SMALL_TEXTS: usize = 128;
 
 /// A decoded request, whose Items later requests of the conversation can reuse.
 pub struct KnownRequest {
-    wire: Wire,
-    body: Tree,
+    pub(crate) wire: Wire,
+    pub(crate) body: Tree,
     target: Target,
-    items: Vec<Item>,
+    pub(crate) items: Vec<Item>,
 }
 
 impl KnownRequest {
@@ -28,12 +23,20 @@ impl KnownRequest {
         Self { wire, body, target, items: call.items.clone() }
     }
 
-    /// Returns the memory size of the Items in bytes, without their texts.
+    /// Returns the approximate memory size of the Items in bytes, without their texts.
     pub fn items_size(call: &Call) -> usize {
-        size_of_val(call.items.as_slice())
+        let size = |item: &Item| {
+            let parts = match &item.body {
+                Body::Result(result) => size_of_val(result.parts.as_slice()),
+                _ => 0,
+            };
+            let seals = item.seals.len() * (size_of::<Seal>() + SMALL_TEXTS);
+            size_of::<Item>() + SMALL_TEXTS + parts + seals
+        };
+        call.items.iter().map(size).sum()
     }
 
-    fn has_target(&self, target: &Target) -> bool {
+    pub(crate) fn has_target(&self, target: &Target) -> bool {
         Arc::ptr_eq(&self.target.provider, &target.provider)
             && Arc::ptr_eq(&self.target.profile, &target.profile)
             && self.target.origin == target.origin
@@ -43,13 +46,12 @@ impl KnownRequest {
 /// The beginning of a request that an earlier request also had.
 #[derive(Clone)]
 pub struct KnownBeginning {
-    request: Arc<KnownRequest>,
-    shared: usize,
+    pub(crate) request: Arc<KnownRequest>,
+    pub(crate) shared: usize,
 }
 
 impl KnownBeginning {
-    /// The bodies of the earlier request and of the new request must have the first `shared` bytes
-    /// in common.
+    /// Creates a beginning of `shared` bytes, which both requests must have in common.
     pub fn new(request: Arc<KnownRequest>, shared: usize) -> Self {
         Self { request, shared }
     }
@@ -58,107 +60,5 @@ impl KnownBeginning {
 impl std::fmt::Debug for KnownBeginning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "KnownBeginning({} B)", self.shared)
-    }
-}
-
-/// Which of the equal messages are reused.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReusedMessages {
-    /// All of them.
-    All,
-    /// All but the last one, whose Items depend on whether another message follows.
-    AllButLast,
-}
-
-impl ItemReader<'_> {
-    /// Adds the Items of the messages that an earlier request also contains to `items`, and returns
-    /// the number of these messages. `list` is the member `name` of the body, which contains the
-    /// messages.
-    pub(crate) fn reuse_items(
-        &mut self,
-        body: &Tree,
-        (name, list): (&str, Node<'_>),
-        messages: ReusedMessages,
-        items: &mut Vec<Item>,
-    ) -> usize {
-        let Some(KnownBeginning { request, shared }) = &self.context.known else { return 0 };
-        let known_list = request.body.root().get(name).map(|list| list.range().start);
-        if request.wire != *self.wire()
-            || !request.has_target(&self.context.target)
-            || known_list != Some(list.range().start)
-        {
-            return 0;
-        }
-        // The byte after a message is equal too, so both lists have a complete message there.
-        let equal = list.elements().take_while(|message| message.range().end < *shared).count();
-        let count = match messages {
-            ReusedMessages::All => equal,
-            ReusedMessages::AllButLast => equal.saturating_sub(1),
-        };
-        let is_equal = |item: &&Item| (item.place.message as usize) < count;
-        let mut mover = SliceMover { from: request.body.bytes(), to: body.bytes(), latest: None };
-        for item in request.items.iter().take_while(is_equal) {
-            self.record_calls(item);
-            items.push(mover.moved(item));
-        }
-        count
-    }
-
-    /// Records the tool call or the tool result in an Item, as decoding it does.
-    fn record_calls(&mut self, item: &Item) {
-        match &item.body {
-            Body::Call(call) => {
-                let id = self.calls.open(call.wire_id.as_ref(), &call.name, item.place);
-                debug_assert_eq!(id, call.id, "equal calls have equal ids");
-            }
-            Body::Result(result) => {
-                self.calls.answer(result.wire_id.as_deref(), result.name.as_deref());
-            }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => {}
-        }
-    }
-}
-
-/// Replaces slices of one body by the equal slices of another body.
-struct SliceMover<'b> {
-    from: &'b Bytes,
-    to: &'b Bytes,
-    /// The last envelope that was moved, before and after. The Items of a message share it.
-    latest: Option<(Arc<Envelope>, Arc<Envelope>)>,
-}
-
-impl SliceMover<'_> {
-    fn moved(&mut self, item: &Item) -> Item {
-        let mut item = item.clone();
-        item.for_each_slice(&mut |slice| self.move_slice(slice));
-        if let Some(envelope) = item.native.as_mut().and_then(|native| native.envelope.as_mut()) {
-            *envelope = self.moved_envelope(envelope);
-        }
-        item
-    }
-
-    fn move_slice(&self, slice: &mut Bytes) {
-        if let Some(range) = range_in(self.from, slice) {
-            *slice = self.to.slice(range);
-        }
-    }
-
-    fn moved_envelope(&mut self, envelope: &Arc<Envelope>) -> Arc<Envelope> {
-        if let Some((before, after)) = &self.latest
-            && Arc::ptr_eq(before, envelope)
-        {
-            return Arc::clone(after);
-        }
-        let mut bytes = envelope.json.bytes().clone();
-        self.move_slice(&mut bytes);
-        let after = Arc::new(Envelope { json: Json::from_trusted(bytes), parts: envelope.parts });
-        self.latest = Some((Arc::clone(envelope), Arc::clone(&after)));
-        after
     }
 }

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use crate::SyntaxError;
+
 /// Number of bytes that are tested at once in a `u64`.
 const WORD: usize = 8;
 /// Number of bytes that are copied or skipped at once. In prose and code, the text between two
@@ -10,6 +12,19 @@ const WORD: usize = 8;
 const WINDOW: usize = 32;
 /// Length in bytes up to which a text is tested for special bytes before it is written.
 const SHORT: usize = 32;
+
+/// Checks that a text is valid UTF-8 and shorter than 4 GiB. The bytes before `from` are known to
+/// be valid.
+pub(super) fn check(text: &[u8], from: usize) -> Result<(), SyntaxError> {
+    if let Err(error) = simdutf8::compat::from_utf8(text.get(from..).unwrap_or_default()) {
+        let problem = "the text is not valid UTF-8";
+        return Err(SyntaxError::at(text, from + error.valid_up_to(), problem));
+    }
+    match u32::try_from(text.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB")),
+    }
+}
 
 /// Iterates over the offsets of the bytes that a JSON string must escape: quotes, backslashes and,
 /// if `CONTROLS` is set, control characters.

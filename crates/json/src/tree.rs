@@ -15,7 +15,7 @@ use crate::{Json, JsonKind, SyntaxError, common_prefix, work};
 #[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
-    pub(super) index: Arc<Index>,
+    index: Arc<Index>,
 }
 
 impl Tree {
@@ -54,7 +54,7 @@ impl Tree {
     }
 
     fn parse_up_to(deepest: u32, bound: EntryBound, bytes: Bytes) -> Result<Self, SyntaxError> {
-        check_text(&bytes, 0)?;
+        text::check(&bytes, 0)?;
         let index = Arc::new(scan::index(&bytes, deepest, bound)?);
         Ok(Self { bytes, index })
     }
@@ -99,26 +99,14 @@ impl Tree {
     /// Returns the memory size of the text and its index in bytes.
     pub fn size(&self) -> usize {
         let Index { entries, escapes, .. } = &*self.index;
-        self.bytes.len() + size_of_val(entries.as_slice()) + size_of_val(escapes.as_slice())
+        let index = entries.capacity() * size_of::<Entry>() + escapes.capacity() * size_of::<u32>();
+        self.bytes.len() + index
     }
 
     /// Whether the tree indexes exactly this text. The text must be in the same memory; equal bytes
     /// elsewhere do not match.
     pub fn indexes(&self, text: &Bytes) -> bool {
         self.bytes.as_ptr() == text.as_ptr() && self.bytes.len() == text.len()
-    }
-}
-
-/// Checks that a text is valid UTF-8 and shorter than 4 GiB. The bytes before `from` are known to
-/// be valid.
-pub(super) fn check_text(text: &[u8], from: usize) -> Result<(), SyntaxError> {
-    if let Err(error) = simdutf8::compat::from_utf8(text.get(from..).unwrap_or_default()) {
-        let problem = "the text is not valid UTF-8";
-        return Err(SyntaxError::at(text, from + error.valid_up_to(), problem));
-    }
-    match u32::try_from(text.len()) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB")),
     }
 }
 
@@ -145,7 +133,9 @@ impl<'k> SharedBeginning<'k> {
     /// both texts have too little in common.
     pub fn parse(self, deepest: u32, most: usize) -> Result<Option<Tree>, SyntaxError> {
         let Self { known, text, length } = self;
-        match scan::index_after(&text, known, length, deepest, most).transpose() {
+        match scan::index_after(&text, (&known.bytes, &known.index), length, deepest, most)
+            .transpose()
+        {
             Err(error) if error.is_too_many() => Ok(None),
             Err(error) => Err(error),
             Ok(index) => Ok(index.map(|index| Tree { bytes: text, index: Arc::new(index) })),

@@ -5,14 +5,14 @@
 //! compared, so a wrong selection costs time, but does not change the result. A body replaces the
 //! earlier body that it continues.
 
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use throughline_codec::{KnownBeginning, KnownRequest};
 use throughline_core::{Call, Target, Tenant, Wire};
-use throughline_json::{Node, SharedBeginning, Tree};
+use throughline_json::{SharedBeginning, Tree};
 
 use crate::byte_lru::ByteLru;
 
@@ -28,7 +28,7 @@ const OVERLAP: usize = 256;
 
 /// Recent request bodies, by tenant and by the fingerprint of their beginning.
 pub struct BodyCache {
-    bodies: Mutex<ByteLru<u64, CachedBody>>,
+    bodies: Mutex<ByteLru<(Tenant, u64), CachedBody>>,
     hasher: RandomState,
 }
 
@@ -36,17 +36,24 @@ pub struct BodyCache {
 pub struct ParsedBody {
     /// The body with its index.
     pub tree: Tree,
-    /// The facts about the body that later steps need not compute again.
+    /// What is known about the body from earlier requests.
     pub known: KnownFacts,
+}
+
+impl ParsedBody {
+    /// Creates a body about which nothing is known.
+    pub fn new(tree: Tree) -> Self {
+        Self { tree, known: KnownFacts::default() }
+    }
 }
 
 /// What is known about a request body from earlier requests.
 #[derive(Default)]
 pub struct KnownFacts {
-    /// Whether a search of the body found nothing. `false` if the body was not searched.
+    /// Whether the body is known to contain no text because of which it must be decoded.
     pub is_plain: bool,
     /// The part that an earlier decoded request has in common with the body.
-    pub beginning: Option<KnownBeginning>,
+    beginning: Mutex<Option<KnownBeginning>>,
     /// Takes the decoded request, for the requests that continue it; `None` if the body is not
     /// cached.
     decoded: Option<DecodedSlot>,
@@ -55,11 +62,17 @@ pub struct KnownFacts {
 type DecodedSlot = Arc<OnceLock<Arc<KnownRequest>>>;
 
 impl KnownFacts {
-    /// Keeps the Call that was decoded from the body, unless its Items take much more memory than
-    /// the body. `target` is the target for which it was decoded.
+    /// Takes the part that an earlier decoded request has in common with the body. It keeps the
+    /// earlier body in memory, so it is used at most once.
+    pub fn take_beginning(&self) -> Option<KnownBeginning> {
+        self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps the Call that was decoded from the body, unless its Items take more memory than the
+    /// body. `target` is the target for which it was decoded.
     pub fn keep(&self, wire: &Wire, body: &Tree, target: &Target, call: &Call) {
         let Some(decoded) = &self.decoded else { return };
-        if KnownRequest::items_size(call) <= body.bytes().len() / 2 {
+        if KnownRequest::items_size(call) <= body.bytes().len() {
             decoded.get_or_init(|| {
                 let (wire, body, target) = (wire.clone(), body.clone(), target.clone());
                 Arc::new(KnownRequest::new(wire, body, target, call))
@@ -77,6 +90,14 @@ struct CachedBody {
     stable: usize,
 }
 
+/// A cached body that begins like a new body.
+struct Match {
+    fingerprint: u64,
+    body: CachedBody,
+    /// The number of bytes that both bodies have in common at the start.
+    shared: usize,
+}
+
 impl BodyCache {
     /// Creates an empty cache with a size limit in bytes.
     pub(crate) fn new(most: usize) -> Self {
@@ -84,67 +105,83 @@ impl BodyCache {
     }
 
     /// Parses a body with `parse`, which receives the beginning that an earlier body also has, and
-    /// returns `None` if the body is not JSON. A body that is cached is also searched with `finds`,
-    /// except for the beginning of which the result is known.
+    /// returns `None` if the body is not JSON. A body that is cached is also searched with
+    /// `must_be_decoded`, except for the beginning of which the result is known.
     pub fn parse<E>(
         &self,
         tenant: &Tenant,
         body: &Bytes,
         parse: impl FnOnce(Option<SharedBeginning<'_>>) -> Result<Option<Tree>, E>,
-        finds: impl FnOnce(&[u8]) -> bool,
+        must_be_decoded: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Option<ParsedBody>, E> {
         if body.len() < SHORTEST {
-            let tree = parse(None)?;
-            return Ok(tree.map(|tree| ParsedBody { tree, known: KnownFacts::default() }));
+            return Ok(parse(None)?.map(ParsedBody::new));
         }
-        let fingerprints = self.fingerprints(tenant, body);
-        let known = self.find(&fingerprints);
-        let beginning = known.as_ref().map(|(_, known)| SharedBeginning::of(&known.tree, body));
+        let fingerprints = self.fingerprints(body);
+        let found = self.find(tenant, &fingerprints);
+        let beginning = found.as_ref().map(|(_, known)| SharedBeginning::of(&known.tree, body));
         let shared = beginning.as_ref().map_or(0, SharedBeginning::length);
         let Some(tree) = parse(beginning)? else { return Ok(None) };
-        let searched = match &known {
-            Some((_, known)) if known.is_plain => shared.saturating_sub(OVERLAP),
+        let found = found.map(|(fingerprint, body)| Match { fingerprint, body, shared });
+        let searched = match &found {
+            Some(found) if found.body.is_plain => shared.saturating_sub(OVERLAP),
             Some(_) | None => 0,
         };
-        let is_plain = !finds(body.get(searched..).unwrap_or(body));
-        let beginning = known.as_ref().and_then(|(_, known)| {
-            Some(KnownBeginning::new(Arc::clone(known.decoded.get()?), shared))
+        let is_plain = !must_be_decoded(body.get(searched..).unwrap_or(body));
+        let beginning = found.as_ref().and_then(|found| {
+            Some(KnownBeginning::new(Arc::clone(found.body.decoded.get()?), shared))
         });
-        let continued = known.filter(|(_, known)| shared >= known.stable);
-        let (decoded, stable) = (DecodedSlot::default(), stable_bytes(&tree));
-        let last_stable = (stable / BLOCK).checked_sub(1);
-        let mut cache = self.lock();
-        if let Some((fingerprint, _)) = continued {
-            drop(cache.take(&fingerprint));
-        }
-        if let Some(fingerprint) = last_stable.and_then(|block| fingerprints.get(block)) {
-            // The texts of the Items take at most as much memory as the body, and the Items half as
-            // much.
-            let size = tree.size() + body.len() + body.len() / 2;
-            let decoded = Arc::clone(&decoded);
-            let cached = CachedBody { tree: tree.clone(), is_plain, decoded, stable };
-            cache.put(*fingerprint, cached, size);
-        }
-        drop(cache);
-        let known = KnownFacts { is_plain, beginning, decoded: Some(decoded) };
-        Ok(Some(ParsedBody { tree, known }))
+        let cached = CachedBody {
+            is_plain,
+            decoded: DecodedSlot::default(),
+            stable: stable_bytes(&tree),
+            tree: tree.clone(),
+        };
+        let decoded = self.insert(tenant, cached, &fingerprints, found);
+        let beginning = Mutex::new(beginning);
+        Ok(Some(ParsedBody { tree, known: KnownFacts { is_plain, beginning, decoded } }))
     }
 
     /// Finds the body with the longest equal fingerprint.
-    fn find(&self, fingerprints: &[u64]) -> Option<(u64, CachedBody)> {
-        let cache = self.lock();
-        let longest_first = fingerprints.iter().rev();
-        longest_first.copied().find_map(|mark| Some((mark, cache.get(&mark)?.clone())))
+    fn find(&self, tenant: &Tenant, fingerprints: &[u64]) -> Option<(u64, CachedBody)> {
+        let (mut key, bodies) = ((tenant.clone(), 0), self.lock());
+        fingerprints.iter().rev().find_map(|fingerprint| {
+            key.1 = *fingerprint;
+            Some((*fingerprint, bodies.get(&key)?.clone()))
+        })
     }
 
-    fn lock(&self) -> MutexGuard<'_, ByteLru<u64, CachedBody>> {
+    /// Inserts a body in place of the body that it continues. Returns the slot for its decoded
+    /// request if the body is long enough for a fingerprint.
+    fn insert(
+        &self,
+        tenant: &Tenant,
+        cached: CachedBody,
+        fingerprints: &[u64],
+        found: Option<Match>,
+    ) -> Option<DecodedSlot> {
+        let last_stable = (cached.stable / BLOCK).checked_sub(1)?;
+        let key = (tenant.clone(), *fingerprints.get(last_stable)?);
+        let decoded = Arc::clone(&cached.decoded);
+        // The Items and their texts take at most as much memory as the body each.
+        let size = cached.tree.size() + 2 * cached.tree.bytes().len();
+        let continued = found.filter(|found| found.shared >= found.body.stable);
+        let mut bodies = self.lock();
+        let before = continued.and_then(|found| bodies.take(&(tenant.clone(), found.fingerprint)));
+        let evicted = bodies.replace(key, cached, size);
+        drop(bodies);
+        // Large values are freed after the lock.
+        drop((before, evicted));
+        Some(decoded)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByteLru<(Tenant, u64), CachedBody>> {
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the fingerprints of a body's beginnings, each one block longer than the one before.
-    fn fingerprints(&self, tenant: &Tenant, body: &[u8]) -> Vec<u64> {
+    fn fingerprints(&self, body: &[u8]) -> Vec<u64> {
         let mut hasher = self.hasher.build_hasher();
-        tenant.hash(&mut hasher);
         let blocks = body.chunks_exact(BLOCK).map(|block| {
             hasher.write(block);
             hasher.finish()
@@ -158,8 +195,7 @@ impl BodyCache {
 fn stable_bytes(tree: &Tree) -> usize {
     let root = tree.root();
     let mut members = CONVERSATION_MEMBERS.iter().filter_map(|member| root.get(member));
-    let range = members.find(|member| member.is_array()).unwrap_or(root);
-    let range = Node::range(range);
+    let range = members.find(|member| member.is_array()).unwrap_or(root).range();
     range.start + range.len() / 4 * 3
 }
 

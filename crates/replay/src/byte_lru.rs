@@ -42,17 +42,26 @@ impl<K: Eq + Hash, V> ByteLru<K, V> {
     /// Inserts a value of `size` bytes, replacing any value with the same key, and evicts the
     /// oldest entries to make room. A value larger than the whole cache is not stored.
     pub(crate) fn put(&mut self, key: K, value: V, size: usize) {
-        drop(self.take(&key));
+        drop(self.replace(key, value, size));
+    }
+
+    /// Inserts a value like [`ByteLru::put`]. Returns the values that are no longer in the cache,
+    /// so that the caller can drop them without holding a lock.
+    pub(crate) fn replace(&mut self, key: K, value: V, size: usize) -> Vec<V> {
+        let mut removed: Vec<V> = self.take(&key).into_iter().collect();
         if size > self.most {
-            return;
+            removed.push(value);
+            return removed;
         }
         self.bytes += size;
         self.entries.insert(key, (value, size));
         while self.bytes > self.most
-            && let Some((_, (_, size))) = self.entries.pop_front()
+            && let Some((_, (oldest, size))) = self.entries.pop_front()
         {
             self.bytes -= size;
+            removed.push(oldest);
         }
+        removed
     }
 }
 

@@ -68,8 +68,6 @@ use crate::finding::Finding;
 use crate::objects::OwnedIds;
 use crate::turn::ParentTurn;
 
-/// The number of caches that share the memory limit of an engine.
-const CACHES: usize = 5;
 /// The default memory limit of all caches in bytes.
 pub const DEFAULT_CACHE_SIZE: usize = 160 << 20;
 
@@ -95,10 +93,10 @@ impl Replay {
     }
 
     /// Creates an engine like [`Replay::new`]. `cache_size` is the maximum memory of its caches in
-    /// bytes. Parsed bodies take up to half of it, and each of the caches of chains, captured turns,
-    /// issuers and the bodies of calls an eighth.
+    /// bytes. Parsed bodies take up to half of it. The caches of chains, captured turns, issuers and
+    /// the bodies of calls take up to an eighth each.
     pub fn with_cache_size(store: Arc<dyn Store>, claims: Claims, cache_size: usize) -> Self {
-        let most = cache_size / 2 / (CACHES - 1);
+        let most = cache_size / 8;
         let calls = CallLog::new(Arc::clone(&store), most);
         Self {
             store,

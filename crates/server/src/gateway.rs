@@ -57,7 +57,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use throughline_codec::SharedCatalog;
-use throughline_core::{Stage, Upstream};
+use throughline_core::{Stage, Tenant, Upstream};
 use throughline_json::{Measure, Name, SharedBeginning, SizeLimitExceeded, SizeLimits, Tree};
 use throughline_replay::{ParsedBody, Replay};
 use throughline_spec::RedactionPolicy;
@@ -133,13 +133,14 @@ pub struct Gateway {
 
 /// Receives a request body within the limits, decompresses it if it has a `content-encoding`, and
 /// parses it once, so that all handlers share the parsed tree. The tree is `None` if the body is
-/// not JSON.
+/// not JSON. The bodies of model calls are cached.
 pub(crate) async fn receive(
     gateway: &Gateway,
     caller: &Caller,
     scope: &RequestScope,
     encoding: Option<&str>,
     body: Body,
+    is_model_call: bool,
 ) -> GatewayResult<(Bytes, Option<ParsedBody>)> {
     let operations = &gateway.operations;
     let mut room = operations.new_reservation(caller);
@@ -153,13 +154,25 @@ pub(crate) async fn receive(
     let parse = || {
         let parse =
             |shared: Option<SharedBeginning<'_>>| limited_tree_after(shared, &body, deepest, sizes);
-        gateway.replay.bodies().parse(&caller.tenant, &body, parse, pass_through::must_be_decoded)
+        if !is_model_call {
+            return Ok(parse(None)?.map(ParsedBody::new));
+        }
+        let owner = body_owner(gateway, caller);
+        gateway.replay.bodies().parse(&owner, &body, parse, pass_through::must_be_decoded)
     };
     let parsing = async { Stage::Parse.run(parse) };
     let parsed = operations.heavy.run(caller, body.len(), parsing).await??;
     room.reserve_entries(parsed.as_ref().map_or(0, |body| body.tree.entries())).await?;
     scope.hold_memory(room);
     Ok((body, parsed))
+}
+
+/// Returns the tenant whose cached bodies a request may use. Callers without a gateway key share a
+/// tenant, so their own provider keys distinguish them.
+fn body_owner(gateway: &Gateway, caller: &Caller) -> Tenant {
+    let key = caller.credential.as_ref().filter(|_| !caller.admission.is_key());
+    let own = key.map(|key| Tenant(gateway.replay.claims().caller_tenant(key.reveal())));
+    own.unwrap_or_else(|| caller.tenant.clone())
 }
 
 /// Minimum average size of an item in bytes, for requests with more than a quarter of the allowed
@@ -199,11 +212,9 @@ fn limited_tree_after(
     };
     // A body has at most as many items and tools as entries, so most bodies need no second pass.
     let entries = sizes.items.min(sizes.tools).min(sizes.entries);
-    let after = shared.and_then(|shared| shared.parse(deepest, entries).ok());
-    let tree = if let Some(tree) = after.flatten() {
-        Ok(tree)
-    } else if body.len() < LARGE {
-        let tree = Tree::parse_within(deepest, body.clone());
+    let after = shared.and_then(|shared| shared.parse(deepest, sizes.entries).ok()).flatten();
+    let tree = if after.is_some() || body.len() < LARGE {
+        let tree = after.map_or_else(|| Tree::parse_within(deepest, body.clone()), Ok);
         if tree.as_ref().is_ok_and(|tree| tree.entries() > entries) {
             Measure::count(body, sizes).map_err(too_many)?;
         }
@@ -223,3 +234,7 @@ fn limited_tree_after(
         parsed => Ok(parsed.ok()),
     }
 }
+
+#[cfg(test)]
+#[path = "gateway/limited_tree_tests.rs"]
+mod limited_tree_tests;

@@ -21,7 +21,6 @@ use hyper::service::Service as HyperService;
 use hyper_util::service::TowerToHyperService;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
-use throughline_replay::KnownFacts;
 
 use crate::access::{self, Caller, Keyring, Permission};
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
@@ -399,10 +398,8 @@ async fn respond(
     scope.start_span(&mut request.headers);
     let answered = async {
         let encoding = content_encoding(&parts.headers)?;
-        let received = receive(gateway, &caller, &scope, encoding, body);
-        let (bytes, parsed) = Box::pin(received).await?;
-        let (mut body, known) = parsed.map(|body| (body.tree, body.known)).unzip();
-        let mut known = known.unwrap_or_default();
+        let received = receive(gateway, &caller, &scope, encoding, body, matches!(route, Call));
+        let (bytes, mut body) = Box::pin(received).await?;
         request.body = bytes;
         request.headers.retain(|(name, _)| **name != *CONTENT_ENCODING.as_str());
         if let Some(cloud) = &cloud {
@@ -410,10 +407,8 @@ async fn respond(
             let unwrapping = async { cloud.unwrap(gateway, request, body) };
             let unwrapped = gateway.operations.heavy.run(&caller, length, unwrapping).await??;
             (wire, request, body) = (unwrapped.wire, unwrapped.request, unwrapped.body);
-            known = KnownFacts::default();
         }
         let exchange = Exchange::new(gateway, caller, &wire, &scope, &request, body);
-        let exchange = Exchange { known, ..exchange };
         perform_route(exchange, route, method, request).await
     };
     let response = match answered.await {
@@ -538,8 +533,7 @@ async fn handle_agent_request(
         let scope = gateway.operations.begin_request(&caller, dialect).await;
         let scope = scope.map_err(|problem| refuse(key, problem))?;
         let encoding = content_encoding(headers)?;
-        let (bytes, parsed) = receive(gateway, &caller, &scope, encoding, body).await?;
-        let body = (bytes, parsed.map(|body| body.tree));
+        let body = receive(gateway, &caller, &scope, encoding, body, false).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|error| error.status, |answer| answer.status);
         scope.record().status = Some(status);
@@ -582,10 +576,10 @@ async fn dispatch(
     api: &AgentApi,
     caller: &Caller,
     found: RouteMatch,
-    (body, parsed): (Bytes, Option<Tree>),
+    (body, parsed): (Bytes, Option<throughline_replay::ParsedBody>),
 ) -> ApiResult {
     let body = match parsed {
-        Some(tree) => tree,
+        Some(parsed) => parsed.tree,
         None => {
             let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
             Tree::parse(body)

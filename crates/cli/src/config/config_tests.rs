@@ -32,6 +32,7 @@ entry_limit = 5_000
 item_limit = 500
 tool_limit = 50
 max_request_memory = "2GiB"
+cache_size = "32MiB"
 passthrough = ["GET /v1/videos/*", "/v1/evals*"]
 [gateway.timeouts]
 client_headers = 5
@@ -97,7 +98,7 @@ fn every_key_is_read() {
     );
     assert_eq!((gateway.body_limit, gateway.depth_limit, gateway.max_streams), (1 << 20, 64, 1000));
     assert_eq!((gateway.entry_limit, gateway.item_limit, gateway.tool_limit), (5_000, 500, 50));
-    assert_eq!(gateway.max_request_memory, 2 << 30);
+    assert_eq!((gateway.max_request_memory, gateway.cache_size), (2 << 30, 32 << 20));
     assert_eq!(
         gateway.passthrough,
         ["GET /v1/videos/*", "/v1/evals*"].map(throughline_json::Name::from)
@@ -115,7 +116,7 @@ fn every_key_is_read() {
         queue: Duration::from_secs(10),
     };
     assert_eq!(gateway.timeouts, timeouts);
-    assert_eq!(config.lines["gateway.timeouts.idle"], 26);
+    assert_eq!(config.lines["gateway.timeouts.idle"], 27);
     let price = |model: &str| config.prices.price_for("openai", model);
     let dear = Price { input: Some(1_250_000), output: Some(10_000_000), ..Price::default() };
     assert_eq!(price("gpt-5.6"), Some(dear));
@@ -139,16 +140,16 @@ fn provider_sections_override_catalog_rows() {
     };
     let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");
     let work = own("sk-work", Some("WORK_KEY"));
-    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(29)));
+    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(30)));
     // If another wire is configured, the catalog entry of the same kind on that wire is used.
     let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
-    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(33)));
+    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(34)));
     let gemini = ("own", "gemini", "http://localhost:9000");
-    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(38)));
+    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(39)));
     // A provider with the name of a catalog entry uses that entry.
     let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
     let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
-    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(41)));
+    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(42)));
     let names = config.routes.providers().iter().filter(|one| &*one.name == "deepseek");
     assert_eq!(names.count(), 1, "it replaces the built-in one");
 }

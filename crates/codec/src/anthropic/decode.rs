@@ -12,8 +12,9 @@ use throughline_json::{Name, Node, Tree};
 
 use crate::anthropic::WIRE;
 use crate::anthropic::wire::{self, AnthropicBlockKind as Kind};
-use crate::item_reader::{ItemReader, named_member, number_system_items, read_tools};
-use crate::known_request::ReusedMessages;
+use crate::item_reader::{
+    ItemReader, ReusedMessages, named_member, number_system_items, read_tools,
+};
 use crate::{CodecError, DecodeContext, draft, effort};
 
 /// The request members that are decoded into fields of the Call.

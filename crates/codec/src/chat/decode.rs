@@ -11,8 +11,7 @@ use throughline_json::{Json, Name, Node, Tree};
 
 use crate::chat::decode::message::read_message;
 use crate::chat::{WIRE, slot, wire};
-use crate::item_reader::{ItemReader, named_member, read_tools};
-use crate::known_request::ReusedMessages;
+use crate::item_reader::{ItemReader, ReusedMessages, named_member, read_tools};
 use crate::{CodecError, DecodeContext, draft};
 
 pub(super) use crate::chat::decode::settings::{choice as choice_of, reasoning as reasoning_of};

@@ -10,8 +10,7 @@ use throughline_core::{
 use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
 use crate::cross_wire::{ADDITIONAL_TOOLS, CONFIGURATION_UPDATE};
-use crate::item_reader::{ItemReader, named_member, read_tools};
-use crate::known_request::ReusedMessages;
+use crate::item_reader::{ItemReader, ReusedMessages, named_member, read_tools};
 use crate::responses::WIRE;
 use crate::responses::wire::{self, CONTENT, ResponsesElementKind as Kind, StopSignals};
 use crate::{CodecError, DecodeContext, draft};
@@ -48,6 +47,7 @@ pub(super) fn decode_request(
         let named = ("input", input);
         reader.base.reuse_items(tree, named, ReusedMessages::AllButLast, &mut call.items)
     });
+    restore_called_names(&mut call.items, &elements);
     for (index, element) in elements.into_iter().enumerate().skip(known) {
         reader.element(index, element, index < last, &mut call.items);
     }
@@ -66,6 +66,17 @@ pub(super) fn decode_request(
     call.extras = settings::extras(root);
     draft::record_source(&mut call, WIRE, request, tree);
     Ok(call)
+}
+
+/// Restores the names of called tools in reused Items. They may have been completed with the tools
+/// of the earlier request.
+fn restore_called_names(items: &mut [Item], elements: &[Node<'_>]) {
+    for item in items {
+        let element = elements.get(item.place.message as usize);
+        if let (Body::Call(call), Some(element)) = (&mut item.body, element) {
+            call.name = wire::called_tool(*element).unwrap_or_default();
+        }
+    }
 }
 
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {

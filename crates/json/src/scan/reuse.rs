@@ -5,7 +5,8 @@
 //! text in between is scanned.
 
 use super::{Entry, Index, NONE, Scanner, has_controls, narrow};
-use crate::{JsonKind, SyntaxError, Tree, common_suffix, tree};
+use crate::text::check;
+use crate::{JsonKind, SyntaxError, common_suffix};
 
 /// The known entries after a value of the outermost container, and where they belong in the new
 /// text.
@@ -32,29 +33,33 @@ struct ResumePoint {
     open: Vec<u32>,
 }
 
-/// Indexes a text, like [`super::index`]. The first `shared` bytes are equal in the known text.
+/// Indexes a text, like [`super::index`]. The first `shared` bytes are equal in the known text, of
+/// which the index is known.
 /// Returns `None` if both texts have too little in common.
 pub(crate) fn index_after(
     text: &[u8],
-    known: &Tree,
+    (known_text, known): (&[u8], &Index),
     shared: usize,
     deepest: u32,
     most: usize,
 ) -> Option<Result<Index, SyntaxError>> {
-    let (known, known_text) = (&*known.index, &**known.bytes());
     if known.deepest > deepest {
         return None;
     }
     let ResumePoint { at, entries, open } = resume_point(known, shared)?;
-    if let Err(error) = tree::check_text(text, at) {
+    if let Err(error) = check(text, at) {
         return Some(Err(error));
     }
     let (rest, known_rest) = (text.get(at..)?, known_text.get(at..)?);
     let escapes = known.escapes.partition_point(|escape| (*escape as usize) < at);
     let growth = text.len().saturating_sub(known_text.len());
+    // Every entry and every escape takes at least one byte.
+    let room = |known: usize, kept: usize, growth: usize| {
+        kept + (known - kept + growth + 16).min(rest.len())
+    };
     let mut index = Index {
-        entries: Vec::with_capacity(known.entries.len() + growth / 48 + 16),
-        escapes: Vec::with_capacity(known.escapes.len() + growth / 64 + 16),
+        entries: Vec::with_capacity(room(known.entries.len(), entries, growth / 48)),
+        escapes: Vec::with_capacity(room(known.escapes.len(), escapes, growth / 64)),
         deepest,
     };
     index.entries.extend_from_slice(known.entries.get(..entries)?);

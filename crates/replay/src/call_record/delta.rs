@@ -11,7 +11,6 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use throughline_json::{self as json, Node};
 
 /// Minimum length in bytes of a referenced piece. For shorter pieces, the reference is as long as
@@ -100,7 +99,7 @@ impl<'t> DeltaBuilder<'t> {
     /// of `old` in the base.
     fn find(&mut self, start: usize, old: &[u8], new: &'t [u8]) {
         let is_worth_it = |piece: &[u8]| piece.len() >= SHORTEST;
-        let mut known: HashMap<&[u8], usize, RandomState> = HashMap::default();
+        let mut known: HashMap<&[u8], usize> = HashMap::new();
         if new.len() >= SHORTEST {
             let mut at = start;
             for piece in pieces(old) {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use throughline_codec::{add_beta, error_message};
 use throughline_core::{Request, Wire};
 use throughline_json::{self as json, Name, Node, Tree};
+use throughline_replay::ParsedBody;
 
 use self::invoke_stream::to_event_stream;
 use self::names::resolve_name;
@@ -69,7 +70,7 @@ use CloudOperation::{BedrockCount, Converse, Gemini, Invoke, RawPredict, VertexC
 pub(crate) struct UnwrappedRequest {
     pub(crate) wire: Wire,
     pub(crate) request: Request,
-    pub(crate) body: Option<Tree>,
+    pub(crate) body: Option<ParsedBody>,
 }
 
 impl CloudRequest {
@@ -128,7 +129,7 @@ impl CloudRequest {
         &self,
         gateway: &Gateway,
         mut request: Request,
-        body: Option<Tree>,
+        body: Option<ParsedBody>,
     ) -> GatewayResult<UnwrappedRequest> {
         let (wire, _) = self.classify();
         if let Invoke { .. } = self.operation {
@@ -304,13 +305,14 @@ fn refuse_guardrail(request: &Request) -> GatewayResult<()> {
     Ok(())
 }
 
-fn parsed(body: Option<Tree>) -> GatewayResult<Tree> {
-    let body = body.filter(|body| body.root().is_object());
+fn parsed(body: Option<ParsedBody>) -> GatewayResult<Tree> {
+    let body = body.map(|body| body.tree).filter(|body| body.root().is_object());
     body.ok_or_else(|| GatewayError::new(400, "the body is not a JSON object"))
 }
 
-fn limited(gateway: &Gateway, body: &Bytes) -> GatewayResult<Option<Tree>> {
-    limited_tree(body, gateway.depth_limit, &gateway.operations.limits.sizes)
+fn limited(gateway: &Gateway, body: &Bytes) -> GatewayResult<Option<ParsedBody>> {
+    let tree = limited_tree(body, gateway.depth_limit, &gateway.operations.limits.sizes)?;
+    Ok(tree.map(ParsedBody::new))
 }
 
 /// Writes a body as a request to Anthropic's Messages API: the model and the streaming mode move

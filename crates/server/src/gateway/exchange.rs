@@ -27,7 +27,7 @@ use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::{Gateway, ReplayMode};
 use crate::routing::RouteTarget;
 use crate::telemetry::RequestScope;
-use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts, KnownFacts};
+use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts, KnownFacts, ParsedBody};
 
 /// A client request that the gateway is handling, with its caller, wire and parsed body.
 pub(crate) struct Exchange<'g> {
@@ -56,15 +56,16 @@ impl<'g> Exchange<'g> {
         wire: &Wire,
         scope: &Arc<RequestScope>,
         request: &Request,
-        body: Option<Tree>,
+        body: Option<ParsedBody>,
     ) -> Self {
         let (wire, scope) = (wire.clone(), Arc::clone(scope));
+        let (body, known) = body.map(|body| (body.tree, body.known)).unzip();
+        let known = known.unwrap_or_default();
         let model = dialect::requested_model(&wire, &request.path, body.as_ref());
         let end_user = || body.as_ref().and_then(dialect::end_user);
         let end_user = caller.end_user.clone().or_else(end_user);
         let catalog = gateway.catalog.current();
         let compaction = CompactionForm::of(&wire, &request.path, body.as_ref());
-        let known = KnownFacts::default();
         Self { gateway, catalog, caller, wire, scope, body, known, model, end_user, compaction }
     }
 

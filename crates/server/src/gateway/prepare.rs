@@ -363,7 +363,7 @@ impl Exchange<'_> {
         let parsed = self.body.as_ref().filter(|body| body.indexes(&request.body));
         let mut call = Stage::Parse.run(|| match parsed {
             Some(body) => {
-                context.known.clone_from(&self.known.beginning);
+                context.known = self.known.take_beginning();
                 let call = codec.decode_parsed(request, body, &context)?;
                 self.known.keep(&self.wire, body, &context.target, &call);
                 Ok(call)

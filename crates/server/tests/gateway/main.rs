@@ -26,6 +26,7 @@ mod count;
 mod dialects;
 mod door;
 mod fidelity;
+mod growing;
 mod harness;
 mod hold;
 mod house;

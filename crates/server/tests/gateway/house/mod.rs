@@ -262,6 +262,8 @@ pub(crate) struct RawGatewayOptions {
     /// How long the provider may be silent before the request times out.
     pub(crate) idle: Duration,
     pub(crate) body_limit: usize,
+    /// Maximum memory of the gateway's caches in bytes.
+    pub(crate) cache_size: usize,
     /// Whether replies are stored by write-behind.
     pub(crate) relaxed: bool,
     /// Whether each model uses the wire of its own provider. Otherwise all models use Anthropic's
@@ -285,6 +287,7 @@ impl Default for RawGatewayOptions {
             admission: None,
             idle: Duration::from_mins(1),
             body_limit: 64 << 20,
+            cache_size: throughline_replay::DEFAULT_CACHE_SIZE,
             relaxed: false,
             own_wires: false,
             agents: None,
@@ -343,7 +346,8 @@ impl RawGateway {
             Telemetry::new(Arc::clone(&store), Arc::new(FlatPrices), options.clock, log, limits)
                 .unwrap();
         let operations = operations.with_store_policy(options.policy);
-        let replay = Replay::new(store, Claims::new([7; 32]));
+        let claims = Claims::new([7; 32]);
+        let replay = Replay::with_cache_size(store, claims, options.cache_size);
         let gateway = Gateway {
             replay: Arc::new(if options.relaxed { replay.relaxed() } else { replay }),
             upstream: Arc::new(upstream),
