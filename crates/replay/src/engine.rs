@@ -93,8 +93,8 @@ impl Replay {
     }
 
     /// Creates an engine like [`Replay::new`]. `cache_size` is the maximum memory of its caches in
-    /// bytes. Parsed bodies take up to half of it. The caches of chains, captured turns, issuers and
-    /// the bodies of calls take up to an eighth each.
+    /// bytes. Parsed bodies take up to half of it. The caches of chains, captured turns, issuers
+    /// and the bodies of calls take up to an eighth each.
     pub fn with_cache_size(store: Arc<dyn Store>, claims: Claims, cache_size: usize) -> Self {
         let most = cache_size / 8;
         let calls = CallLog::new(Arc::clone(&store), most);
