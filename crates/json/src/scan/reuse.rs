@@ -33,9 +33,8 @@ struct ResumePoint {
     open: Vec<u32>,
 }
 
-/// Indexes a text, like [`super::index`]. The first `shared` bytes are equal in the known text, of
-/// which the index is known.
-/// Returns `None` if both texts have too little in common.
+/// Indexes a text, like [`super::index`], with a known text and its index. The first `shared` bytes
+/// of both texts are equal. Returns `None` if both texts have too little in common.
 pub(crate) fn index_after(
     text: &[u8],
     (known_text, known): (&[u8], &Index),
