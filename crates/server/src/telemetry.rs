@@ -51,6 +51,8 @@ use jiff::Timestamp;
 use throughline_core::{Clock, KeyRole, Store, Tenant, Wire};
 use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 pub(crate) use crate::telemetry::body::{MIN_BYTES_PER_SECOND, exceeds_limit, read_body};
 pub use crate::telemetry::budget::{BudgetAlerts, budget_log, reset_budget};
@@ -140,6 +142,8 @@ pub struct Telemetry {
     pub(crate) limits: Limits,
     /// The queue to the telemetry task, which reports cancelled calls.
     reports: OnceLock<UnboundedSender<CallReport>>,
+    /// Each model call of a run keeps a receiver of this channel until its usage is charged.
+    run_calls: watch::Sender<()>,
     /// Limits concurrent responses; each response takes one unit.
     slots: Arc<FairPool>,
     /// Limits the estimated memory of all requests; one unit is one byte.
@@ -181,6 +185,7 @@ impl Telemetry {
             traces: None,
             limits,
             reports: OnceLock::new(),
+            run_calls: watch::Sender::new(()),
             slots: FairPool::new(limits.streams as u64, OverSharePolicy::Refuse),
             memory: FairPool::new(limits.memory, OverSharePolicy::Wait),
             heavy: CpuPool::new(limits.queue),
@@ -325,9 +330,17 @@ impl Telemetry {
         });
     }
 
-    /// Waits until no response is in progress and every call is reported, then saves the usage.
+    /// Returns a value that the caller keeps until the usage of a run's model call is charged.
+    pub(crate) fn count_run_call(&self) -> watch::Receiver<()> {
+        self.run_calls.subscribe()
+    }
+
+    /// Waits until no response is in progress, every call is reported and the model calls of runs
+    /// are charged, then saves the usage.
     pub(crate) async fn finish(&self) {
-        drop(tokio::time::timeout(self.limits.capture, self.slots.all_free()).await);
+        drop(timeout(self.limits.capture, self.slots.all_free()).await);
+        // A stopped run drops its model calls in other tasks.
+        drop(timeout(self.limits.capture, self.run_calls.closed()).await);
         self.save_usage().await;
         // Leases that are not returned expire.
         self.meter.budgets.report(true).await.ok();

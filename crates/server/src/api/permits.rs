@@ -22,6 +22,7 @@ use throughline_agent::{CallDenial, CallGrant, CallPermit, PermitFuture, Purpose
 use throughline_codec::codec;
 use throughline_core::{ACCOUNT_SEPARATOR, BudgetPeriod, Call, Origin, Reply, Tenant, Usage};
 use throughline_json::{Name, Tree};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::access::{Admission, Keyring, Permission};
@@ -60,6 +61,7 @@ impl CallPermit for RunPermit {
             };
             let (tenant, key) = (self.tenant.clone(), self.key.clone());
             Ok(Box::new(RunCallGrant {
+                _uncharged: self.accounts.operations.count_run_call(),
                 operations: Arc::clone(&self.accounts.operations),
                 line: usage_key(tenant, key, &call.target.origin),
                 input: estimate.input,
@@ -171,6 +173,8 @@ struct RunCallGrant {
     received: u64,
     reservation: Option<BudgetReservation>,
     is_settled: bool,
+    /// A process that stops waits for this value before it saves the usage.
+    _uncharged: watch::Receiver<()>,
 }
 
 impl RunCallGrant {
@@ -268,8 +272,54 @@ fn count(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use throughline_agent::Ports;
+    use throughline_testkit::Folder;
+
     use super::*;
-    use crate::telemetry::BudgetLimit;
+    use crate::telemetry::{BudgetLimit, Limits, NoPrices, NullLog};
+
+    #[tokio::test]
+    async fn stopping_process_saves_the_usage_of_cancelled_calls() {
+        let folder = Folder::new("cancelled-calls");
+        let url = format!("sqlite://{}", folder.join("store.db").display());
+        let journal = throughline_store::open(&url, &throughline_store::Options::default()).await;
+        let store = Arc::new(journal.unwrap());
+        let open = || {
+            let clock = Ports::with_system_clock([0; 32]).clock;
+            let (prices, log) = (Arc::new(NoPrices), Arc::new(NullLog));
+            let store = Arc::clone(&store);
+            Arc::new(Telemetry::new(store, prices, clock, log, Limits::default()).unwrap())
+        };
+        let operations = open();
+        let line = UsageKey {
+            tenant: Tenant::from("us"),
+            key: None,
+            provider: Name::from("anthropic"),
+            model: Name::from("claude"),
+        };
+        let grant = RunCallGrant {
+            _uncharged: operations.count_run_call(),
+            operations: Arc::clone(&operations),
+            line: line.clone(),
+            input: 12,
+            received: 0,
+            reservation: None,
+            is_settled: false,
+        };
+        tokio::time::pause();
+        let cancel = async {
+            sleep(Duration::from_secs(1)).await;
+            drop(grant);
+        };
+        tokio::join!(operations.finish(), cancel);
+        tokio::time::resume();
+
+        let other_process = open();
+        other_process.save_usage().await;
+        let saved = other_process.meter.rows(&line.tenant, None);
+        let usage = Usage { input: 12, ..Usage::default() };
+        assert_eq!(saved, [(line, UsageAmount::for_one_call(usage, None))]);
+    }
 
     #[test]
     fn denial_reports_the_limit_that_refused_the_call() {
