@@ -1,5 +1,5 @@
-//! Starts the release build of Throughline with a temporary store. The `throughline` executable
-//! must be in the same directory as this benchmark.
+//! Starts the release build of Throughline with a temporary store. The executable is `throughline`
+//! in the directory of this benchmark, or the file that `THROUGHLINE_BENCH_PROGRAM` names.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -120,10 +120,17 @@ pub(crate) fn sqlite_url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
 
+/// Environment variable with the path of the executable to measure.
+const PROGRAM: &str = "THROUGHLINE_BENCH_PROGRAM";
+
 /// Returns the path of the `throughline` executable.
 fn program() -> anyhow::Result<PathBuf> {
-    let program =
-        process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
+    let program = match std::env::var_os(PROGRAM) {
+        Some(path) => PathBuf::from(path),
+        None => {
+            process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX))
+        }
+    };
     anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
     Ok(program)
 }

@@ -36,7 +36,9 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     // Streams are measured on a fresh gateway, which has no freed memory to reuse.
     let fresh = if options.selects(streams::NAME) {
         let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
-        Some(streams::run(&fresh.server, at).await?)
+        let result = streams::run(&fresh.server, at).await?;
+        fresh.stop().await?;
+        Some(result)
     } else {
         None
     };
@@ -114,6 +116,10 @@ async fn measure_rows(
     for (target, amount) in targets.iter().filter(|(target, _)| options.selects(&target.name)) {
         eprintln!("{} …", target.name.trim());
         rows.push(target.measure(*amount, at).await?);
+    }
+    // An instrumented gateway writes its profile when it exits; see scripts/dist.
+    for gateway in [relaxed, durable, crossing, lossy, off] {
+        gateway.stop().await?;
     }
     Ok(rows)
 }

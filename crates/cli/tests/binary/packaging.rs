@@ -46,7 +46,7 @@ fn healthcheck(port: &str) -> bool {
 fn published_binaries_include_the_aws_sdk() {
     for (file, setting) in [
         ("Dockerfile", "--package throughline-cli --features aws"),
-        (".github/workflows/release.yml", "--package throughline-cli --features aws"),
+        (".github/workflows/release.yml", "scripts/dist --features aws"),
         ("pyproject.toml", "features = [\"aws\"]"),
     ] {
         let text = fs::read_to_string(workspace_root().join(file)).unwrap();
