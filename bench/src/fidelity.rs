@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use crate::peers::{free_address, installed, node_version, python_version};
 use crate::process::{self, Server};
-use crate::{Options, fidelity_evidence, fidelity_table};
+use crate::{Options, fidelity_evidence, fidelity_table, gateway};
 
 #[cfg(test)]
 #[path = "fidelity_tests.rs"]
@@ -188,7 +188,7 @@ async fn measure(kind: GatewayKind) -> anyhow::Result<Value> {
     let gateway = kind.prepare(&run).await?;
     let MeasuredGateway { name, command, address, setup, wires } = gateway;
     println!("measuring {name}");
-    let mut benchmark = Command::new(throughline_program()?);
+    let mut benchmark = Command::new(gateway::program()?);
     benchmark.args(["fidelity", "--format", "json", "--wait", GATEWAY_TIMEOUT, "--name", &name]);
     benchmark.arg("--gateway").arg(format!("http://{address}"));
     benchmark.arg("--listen").arg(run.simulators.to_string());
@@ -217,15 +217,8 @@ async fn wait_until_open(address: SocketAddr) -> anyhow::Result<()> {
     anyhow::bail!("the simulators at {address} did not start within 30 seconds")
 }
 
-fn throughline_program() -> anyhow::Result<PathBuf> {
-    let program =
-        process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
-    anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
-    Ok(program)
-}
-
 async fn throughline(run: &GatewayRun) -> anyhow::Result<MeasuredGateway> {
-    let program = throughline_program()?;
+    let program = gateway::program()?;
     let providers =
         [("anthropic", ""), ("openai", "/v1"), ("deepseek", ""), ("gemini", ""), ("bedrock", "")];
     let tables = providers.map(|(name, version)| {

@@ -1,10 +1,11 @@
 //! Starts the release build of Throughline with a temporary store. The executable is `throughline`
-//! in the directory of this benchmark, or the file that `THROUGHLINE_BENCH_PROGRAM` names.
+//! in the directory of this benchmark, or the file of the option `--program`.
 
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
@@ -120,17 +121,21 @@ pub(crate) fn sqlite_url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
 
-/// Environment variable with the path of the executable to measure.
-const PROGRAM: &str = "THROUGHLINE_BENCH_PROGRAM";
+/// The executable to measure, if the option `--program` names one.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the executable to measure. Only the first call has an effect.
+pub(crate) fn set_program(program: PathBuf) {
+    drop(PROGRAM.set(program));
+}
 
 /// Returns the path of the `throughline` executable.
-fn program() -> anyhow::Result<PathBuf> {
-    let program = match std::env::var_os(PROGRAM) {
-        Some(path) => PathBuf::from(path),
-        None => {
-            process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX))
-        }
-    };
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
+    if let Some(program) = PROGRAM.get() {
+        return Ok(program.clone());
+    }
+    let program =
+        process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
     anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
     Ok(program)
 }

@@ -82,6 +82,10 @@ pub(crate) struct Options {
     /// Measure only the rows and measurements whose names contain this text
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Executable of Throughline to measure [default: `throughline` in the directory of this
+    /// benchmark]
+    #[arg(long, value_name = "FILE")]
+    program: Option<std::path::PathBuf>,
     /// Measure only the latency of a probe during abuse
     #[arg(long)]
     abuse: bool,
@@ -143,7 +147,10 @@ enum Serve {
 }
 
 fn main() -> anyhow::Result<()> {
-    let options = Options::parse();
+    let mut options = Options::parse();
+    if let Some(program) = options.program.take() {
+        gateway::set_program(program);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("cannot start the async runtime")?.block_on(async {
         match &options.serve {

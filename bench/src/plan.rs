@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::conversation::Dialect;
-use crate::gateway::{self, Capture, Disk};
+use crate::gateway::{self, Capture, Disk, Gateway};
 use crate::measure::{BenchTarget, LoadAmount, ROUNDS, Row};
 use crate::process::Server;
 use crate::targets::{self, Results};
@@ -37,7 +37,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let fresh = if options.selects(streams::NAME) {
         let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
         let result = streams::run(&fresh.server, at).await?;
-        fresh.stop().await?;
+        stop(fresh).await;
         Some(result)
     } else {
         None
@@ -117,11 +117,18 @@ async fn measure_rows(
         eprintln!("{} …", target.name.trim());
         rows.push(target.measure(*amount, at).await?);
     }
-    // An instrumented gateway writes its profile when it exits; see scripts/dist.
     for gateway in [relaxed, durable, crossing, lossy, off] {
-        gateway.stop().await?;
+        stop(gateway).await;
     }
     Ok(rows)
+}
+
+/// Stops a gateway with SIGTERM, because an instrumented gateway writes its profile when it exits;
+/// see scripts/dist.
+async fn stop(gateway: Gateway) {
+    if let Err(error) = gateway.stop().await {
+        eprintln!("warning: a gateway did not stop: {error:#}");
+    }
 }
 
 fn server_address(server: Option<&Server>, upstream: SocketAddr) -> SocketAddr {

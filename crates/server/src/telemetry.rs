@@ -142,8 +142,8 @@ pub struct Telemetry {
     pub(crate) limits: Limits,
     /// The queue to the telemetry task, which reports cancelled calls.
     reports: OnceLock<UnboundedSender<CallReport>>,
-    /// Each model call of a run keeps a receiver of this channel until its usage is charged.
-    run_calls: watch::Sender<()>,
+    /// Each run keeps receivers of this channel until its model calls are charged.
+    uncharged_runs: watch::Sender<()>,
     /// Limits concurrent responses; each response takes one unit.
     slots: Arc<FairPool>,
     /// Limits the estimated memory of all requests; one unit is one byte.
@@ -185,7 +185,7 @@ impl Telemetry {
             traces: None,
             limits,
             reports: OnceLock::new(),
-            run_calls: watch::Sender::new(()),
+            uncharged_runs: watch::Sender::new(()),
             slots: FairPool::new(limits.streams as u64, OverSharePolicy::Refuse),
             memory: FairPool::new(limits.memory, OverSharePolicy::Wait),
             heavy: CpuPool::new(limits.queue),
@@ -330,9 +330,10 @@ impl Telemetry {
         });
     }
 
-    /// Returns a value that the caller keeps until the usage of a run's model call is charged.
-    pub(crate) fn count_run_call(&self) -> watch::Receiver<()> {
-        self.run_calls.subscribe()
+    /// Returns a guard that delays [`finish`](Self::finish). A run keeps the guard, or clones of
+    /// it, until its model calls are charged.
+    pub(crate) fn shutdown_guard(&self) -> watch::Receiver<()> {
+        self.uncharged_runs.subscribe()
     }
 
     /// Waits until no response is in progress, every call is reported and the model calls of runs
@@ -340,7 +341,7 @@ impl Telemetry {
     pub(crate) async fn finish(&self) {
         drop(timeout(self.limits.capture, self.slots.all_free()).await);
         // A stopped run drops its model calls in other tasks.
-        drop(timeout(self.limits.capture, self.run_calls.closed()).await);
+        drop(timeout(self.limits.capture, self.uncharged_runs.closed()).await);
         self.save_usage().await;
         // Leases that are not returned expire.
         self.meter.budgets.report(true).await.ok();

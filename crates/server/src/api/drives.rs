@@ -223,7 +223,8 @@ impl RunPool {
             // A run whose key cannot be read is not driven: it could exceed the limits of that key.
             let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return };
             let (tenant, key) = (tenant.clone(), RunNote::parse(&casting).key);
-            hand.permit = Some(Arc::new(RunPermit { accounts, tenant, key }));
+            let shutdown_guard = accounts.operations.shutdown_guard();
+            hand.permit = Some(Arc::new(RunPermit { accounts, tenant, key, shutdown_guard }));
         }
         // The outcome is ignored: clients read the run's state from the store.
         drop(hand.drive(tenant, run).await);

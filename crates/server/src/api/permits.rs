@@ -49,6 +49,8 @@ pub(crate) struct RunPermit {
     pub(crate) tenant: Tenant,
     /// The key that started the run; `None` if the gateway has no keys.
     pub(crate) key: Option<Name>,
+    /// Delays the shutdown until this permit and its grants are dropped.
+    pub(crate) shutdown_guard: watch::Receiver<()>,
 }
 
 impl CallPermit for RunPermit {
@@ -61,7 +63,7 @@ impl CallPermit for RunPermit {
             };
             let (tenant, key) = (self.tenant.clone(), self.key.clone());
             Ok(Box::new(RunCallGrant {
-                _uncharged: self.accounts.operations.count_run_call(),
+                _shutdown_guard: self.shutdown_guard.clone(),
                 operations: Arc::clone(&self.accounts.operations),
                 line: usage_key(tenant, key, &call.target.origin),
                 input: estimate.input,
@@ -173,8 +175,8 @@ struct RunCallGrant {
     received: u64,
     reservation: Option<BudgetReservation>,
     is_settled: bool,
-    /// A process that stops waits for this value before it saves the usage.
-    _uncharged: watch::Receiver<()>,
+    /// Delays the shutdown until this grant is dropped.
+    _shutdown_guard: watch::Receiver<()>,
 }
 
 impl RunCallGrant {
@@ -298,7 +300,7 @@ mod tests {
             model: Name::from("claude"),
         };
         let grant = RunCallGrant {
-            _uncharged: operations.count_run_call(),
+            _shutdown_guard: operations.shutdown_guard(),
             operations: Arc::clone(&operations),
             line: line.clone(),
             input: 12,
