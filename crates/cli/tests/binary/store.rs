@@ -79,6 +79,8 @@ fn store_session_matches_its_snapshot() {
     threads.sort_unstable();
     let expired = ["notes", "other-way", "trip", "trip-2", "trip-fork-1"];
     assert_eq!(threads, expired.map(|thread| [thread, "expired"]), "{listed}");
+    let table = store.run(&["threads"]).out;
+    assert_eq!(table.matches(" expired ").count(), expired.len(), "{table}");
 }
 
 #[test]
